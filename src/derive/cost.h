@@ -1,0 +1,21 @@
+// Cost of a Program in closed form over its extents: operations by class, compulsory bytes, arithmetic intensity.
+#pragma once
+#include <string>
+
+#include "math/program.h"
+
+namespace opwright::derive {
+
+struct Cost {
+    // Operations: a multiply-add of a sum of products counts two; reductions count one a term; integer index arithmetic
+    // and type conversions count nothing.
+    math::Sym simple, divide, special;   // add/mul/compare/select; division and square root; exp, tanh, ...
+    math::Sym read_bytes, write_bytes;   // compulsory: every distinct element of inputs read once, of outputs written once
+    math::Sym flops() const;             // simple + divide + special
+    math::Sym bytes() const;
+};
+Cost cost(const math::Program& p);
+// "2*m*n*k + 3*m*n FLOPs, ...", with the values too where all extents are known.
+std::string print_cost(const math::Program& p, const Cost& c);
+
+}  // namespace opwright::derive

@@ -1,0 +1,29 @@
+// The fp64 reference: interprets L1 with floats in double and integers exactly, compensated sums in a fixed order, and a
+// running bound on the rounding error of a kernel that computes in the declared types.
+#pragma once
+#include <vector>
+
+#include "base/result.h"
+#include "math/program.h"
+
+namespace opwright::derive {
+
+struct ReferenceOutput {
+    Tensor value;   // F64 for float outputs (unrounded), else the declared dtype
+    Tensor bound;   // F64, same shape: absolute error that a correct kernel may show (see docs/numerics.md); 0 for exact types
+    Tensor terms;   // F64, same shape: sum of |terms| of the outermost sum feeding the element, |value| where there is none
+};
+
+struct ReferenceOptions {
+    // Error unit of one operation in the kernel's compute type (f32 for f16/bf16), and of each store in the stored type,
+    // is taken from the dtypes; this scales it.
+    double scale = 1.0;
+    int64_t max_operations = int64_t{1} << 36;  // refuses larger work with a clear error
+};
+
+// Inputs in the order of the program, dtypes as declared. Errors: shapes that do not bind (as bind_symbols), an index
+// outside its tensor (equation, index, value and extent named), too much work.
+Result<std::vector<ReferenceOutput>> reference(const math::Program& p, const std::vector<Tensor>& inputs,
+                                               const math::SymValues& given = {}, const ReferenceOptions& o = {});
+
+}  // namespace opwright::derive
