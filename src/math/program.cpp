@@ -154,7 +154,7 @@ ExprId Program::call(Fn f, std::vector<ExprId> args) {
         if (is_float(operand)) {
             std::vector<double> v;
             for (ExprId a : args) v.push_back(pool_[a].number);
-            const double r = apply(f, v);
+            const double r = math::apply(f, v);
             return result == DType::Bool ? integer(r != 0, DType::Bool) : literal(r, result);
         }
         std::vector<int64_t> v;
