@@ -73,6 +73,7 @@ struct Expr {
 };
 
 // How an equation's value meets what the place held before. The Set of a whole tensor comes first; others update it.
+// Overwrites alone may define a tensor where together they cover it (concat).
 enum class Update : uint8_t { Set, Add, Mul, Max, Min, Overwrite };
 
 struct Equation {

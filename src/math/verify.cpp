@@ -48,7 +48,8 @@ private:
                 say("index {} on the right of {} is neither on the left nor reduced", p_.vars[v].name, t.name);
         for (TensorId r : p_.reads(q.rhs))
             if (!defined_[r] && r != q.lhs) say("{} is read before it is defined", p_.tensors[r].name);
-        if (q.update != Update::Set && !defined_[q.lhs]) say("{} is updated before it is defined", t.name);
+        // Overwrites alone may define a tensor piece by piece (concat); the declaration answers for their covering it.
+        if (q.update != Update::Set && q.update != Update::Overwrite && !defined_[q.lhs]) say("{} is updated before it is defined", t.name);
         defined_[q.lhs] = true;
     }
 

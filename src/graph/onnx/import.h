@@ -1,0 +1,54 @@
+// ONNX models to graphs.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+
+namespace opwright::graph::onnx {
+
+struct ImportOptions {
+    // Values of inputs that decide the structure (a Reshape's target that is a graph input, say). import() says which
+    // are needed by name when one is missing (see NeedsValue).
+    std::map<std::string, Tensor> known_inputs;
+    // Ranks/extents for inputs that the model leaves open, by input name; symbolic where absent.
+    std::map<std::string, Shape> input_shapes;
+    std::string folder;                // for external data; empty: external data is refused
+};
+
+// Every node that cannot be imported, all at once.
+struct UnsupportedNode {
+    std::string node, op_type, reason;  // reason: the attribute or input concerned and what would be needed
+};
+struct ImportFailure {
+    Diagnostic diagnostic;                     // for people; lists every unsupported node
+    std::vector<UnsupportedNode> unsupported;  // empty when the file itself is at fault
+    std::vector<std::string> needs_value;      // inputs whose values would let the import go on
+    bool malformed = false;
+};
+
+// A parsed model (protobuf), kept so that it can be specialised more than once.
+class Model;
+using ModelRef = std::shared_ptr<const Model>;
+Result<ModelRef> parse_file(const std::string& path);
+Result<ModelRef> parse_bytes(std::string_view bytes);
+
+struct ModelValue {
+    std::string name;
+    DType dtype;
+    bool has_rank;
+    std::vector<math::Sym> shape;              // symbols for open extents
+};
+// Declared inputs that are no initialisers, and outputs.
+std::vector<ModelValue> model_inputs(const Model& m);
+std::vector<ModelValue> model_outputs(const Model& m);
+
+// Never crashes, never allocates without bound, whatever the model holds.
+std::variant<Graph, ImportFailure> import(const Model& m, const ImportOptions& o);
+
+}  // namespace opwright::graph::onnx

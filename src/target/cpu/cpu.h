@@ -1,0 +1,62 @@
+// The CPU target's door: Programs in, kernels that run out. All that the runtime sees of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "math/program.h"
+
+namespace opwright::runtime {
+class ThreadPool;
+}
+
+namespace opwright::target::cpu {
+
+struct Options {
+    std::string level;          // "", "baseline", "avx2", "avx512": the widest vector unit; "" = what the machine has
+    bool cache = true;          // compiled objects on disk
+    int compile_threads = 0;    // 0: as many as processors
+};
+
+// What one call of a kernel needs. Pointers have the element's alignment at least; data are dense and row-major.
+struct Launch {
+    std::span<const void* const> inputs;    // in the order of the Program; a packed constant's entry may be null
+    std::span<void* const> outputs;
+    std::span<const int64_t> symbols;       // values of Program::symbols(), in that order
+    void* workspace = nullptr;              // workspace_bytes(symbols) bytes, 64-byte aligned
+};
+
+class Kernel {
+public:
+    virtual ~Kernel() = default;
+    // Bytes of scratch memory shared by the whole launch (intermediates that leave a loop nest).
+    virtual int64_t workspace_bytes(std::span<const int64_t> symbols) const = 0;
+    // Errors: an index that is data lies outside its tensor (operator, tensor, position named).
+    virtual Status run(const Launch& l, runtime::ThreadPool& pool) const = 0;
+    // Brings constant inputs into the layout that the kernel wants, once; `constants[i]` is null for an input that
+    // changes from run to run. Returns false where nothing is packed; after true, run() reads the packed copy in place of
+    // the inputs that `packed()` marks, whose originals may be freed.
+    virtual bool pack_constants(std::span<const void* const> constants, runtime::ThreadPool& pool) = 0;
+    virtual const std::vector<bool>& packed() const = 0;
+    // For `explain`: schedule | tile | loop | llvm | asm; empty for a level that was not kept (ask with keep_text).
+    virtual std::string text(const std::string& level) const = 0;
+    // Facts for profiles: FLOPs and bytes come from derive/cost; this says how the kernel is scheduled, in words
+    // ("packed contraction 14x32, 2 stages, 16 lanes").
+    virtual std::string schedule_summary() const = 0;
+};
+using KernelRef = std::shared_ptr<Kernel>;
+
+struct Request {
+    const math::Program* program = nullptr;   // localised: extents are constants or plain symbols (see math/localise.h)
+    std::vector<bool> constant_inputs;        // inputs whose contents never change (weights): may be packed once
+    bool keep_text = false;
+};
+
+// Compiles many programs at once: equal ones share code, modules are compiled side by side, cached objects are reused.
+// The results are in the order of the requests.
+std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const Options& o);
+
+}  // namespace opwright::target::cpu
