@@ -1,0 +1,287 @@
+"""Runs the parts of the tests that ./test names, prints each part's time and the sum of all.
+
+Every part ends in exact counts. A part that cannot run (a missing binary, an empty folder, a crash) has failed.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+SANITIZED = ROOT / "build-sanitize"
+TESTS = ROOT / "tests"
+# A sanitizer build by clang with coverage hooks serves both the tests and the fuzzers.
+SANITIZER_ARGUMENTS = (
+    "-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_BUILD_TYPE=RelWithDebInfo"
+    " -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DOPWRIGHT_SANITIZE=address,undefined -DOPWRIGHT_FUZZ=ON -DOPWRIGHT_BENCH=OFF"
+)
+FUZZ_SECONDS = int(os.environ.get("OPWRIGHT_FUZZ_SECONDS", "30"))
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list = field(default_factory=list)  # names, with a line of why where one is known
+    skips: dict = field(default_factory=dict)  # reason -> number
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+        for reason, number in other.skips.items():
+            self.skips[reason] = self.skips.get(reason, 0) + number
+
+    def fail(self, text):
+        self.failed += 1
+        self.failures.append(text)
+
+    def skip(self, reason):
+        self.skipped += 1
+        self.skips[reason] = self.skips.get(reason, 0) + 1
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def seconds(duration):
+    return f"{duration:.1f} s" if duration < 100 else f"{int(duration) // 60} min {int(duration) % 60} s"
+
+
+# ---- C++ tests -------------------------------------------------------------------------------------------------------
+
+
+def list_gtests(binary, pattern):
+    listing = subprocess.run([binary, "--gtest_list_tests", f"--gtest_filter={pattern}"], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL, check=True)
+    names, suite = [], ""
+    for line in listing.stdout.splitlines():
+        if line and not line.startswith(" "):
+            suite = line.split("#")[0].strip()
+        elif line.startswith("  "):
+            names.append(suite + line.split("#")[0].strip())
+    return [n for n in names if "DISABLED_" not in n]
+
+
+def run_gtest(binary, pattern="*", environment=None):
+    """All tests of a GoogleTest program that match, in as many processes as there are cores."""
+    counts = Counts()
+    if not binary.exists():
+        counts.fail(f"{binary.relative_to(ROOT)} is missing: the build did not make it")
+        return counts
+    expected = list_gtests(binary, pattern)
+    shards = max(1, min(len(os.sched_getaffinity(0)), len(expected)))
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for index in range(shards):
+            output = Path(folder) / f"{index}.txt"
+            report = Path(folder) / f"{index}.json"
+            process = subprocess.Popen(
+                [binary, f"--gtest_filter={pattern}", f"--gtest_output=json:{report}", "--gtest_color=no"],
+                stdin=subprocess.DEVNULL, stdout=output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT,
+                env=os.environ | (environment or {}) | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index)})
+            running.append((process, output, report))
+        seen = set()
+        for process, output, report in running:
+            code = process.wait()
+            text = output.read_text(errors="replace")
+            if report.exists():
+                for suite in json.loads(report.read_text())["testsuites"]:
+                    for case in suite["testsuite"]:
+                        if case["status"] == "NOTRUN":
+                            continue
+                        name = f"{case['classname']}.{case['name']}"
+                        seen.add(name)
+                        if case.get("failures"):
+                            counts.fail(name)
+                        elif case["result"] == "SKIPPED":
+                            reason = re.search(rf"\[ RUN      \] {re.escape(name)}\n(?:.*\n)??(?:.*Skipped\n)?(.*)\n", text)
+                            counts.skip(reason.group(1).strip() if reason else "no reason given")
+                        else:
+                            counts.passed += 1
+                if code != 0 and "FAILED TEST" not in text:
+                    counts.fail(f"{binary.name} ended with code {code} after its tests")
+                    say(text[-4000:])
+                elif code != 0:
+                    say(failing_blocks(text))
+            else:  # it died: what it had finished counts, the rest has failed
+                say(text[-6000:])
+                for verdict, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?)(?:,.*)? \(\d+ ms\)$", text, re.M):
+                    seen.add(name)
+                    if verdict == "OK":
+                        counts.passed += 1
+                    elif verdict == "SKIPPED":
+                        counts.skip("see the log")
+                    else:
+                        counts.fail(name)
+                last = re.findall(r"^\[ RUN      \] (\S+)", text, re.M)
+                if last and last[-1] not in seen:
+                    seen.add(last[-1])
+                    counts.fail(f"{last[-1]} (the process ended with code {code})")
+        for name in expected:
+            if name not in seen:
+                counts.fail(f"{name} (did not run)")
+    return counts
+
+
+def failing_blocks(text):
+    blocks = re.findall(r"^\[ RUN      \] .*\n(?:(?!\[ RUN).*\n)*?\[  FAILED  \].*\(\d+ ms\)$", text, re.M)
+    return "\n".join(b if len(b) < 3000 else b[:3000] + "\n..." for b in blocks)
+
+
+# ---- Python tests ----------------------------------------------------------------------------------------------------
+
+
+def run_pytest(folder, keyword=None):
+    counts = Counts()
+    if not any(folder.glob("test_*.py")):
+        counts.fail(f"{folder.relative_to(ROOT)}/ holds no test")
+        return counts
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider",
+                   "--color=no", f"--junitxml={report}", f"--rootdir={TESTS}", str(folder)]
+        if keyword:
+            command += ["-k", keyword]
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             cwd=ROOT, env=os.environ | {"OPWRIGHT_BUILD_DIR": str(BUILD), "PYTHONDONTWRITEBYTECODE": "1"})
+        if run.returncode == 5 and keyword:
+            return counts  # nothing here has that name
+        if run.returncode != 0:
+            say(run.stdout[-8000:])
+        if not report.exists():
+            counts.fail(f"pytest ended with code {run.returncode} in {folder.relative_to(ROOT)}/")
+            return counts
+        for case in ElementTree.parse(report).iter("testcase"):
+            name = f"{case.get('classname')}.{case.get('name')}"
+            if case.find("failure") is not None or case.find("error") is not None:
+                counts.fail(name)
+            elif (skip := case.find("skipped")) is not None:
+                counts.skip(skip.get("message") or "no reason given")
+            else:
+                counts.passed += 1
+        if run.returncode not in (0, 1) or (run.returncode == 1 and counts.failed == 0):
+            counts.fail(f"pytest ended with code {run.returncode} in {folder.relative_to(ROOT)}/")
+    return counts
+
+
+# ---- the sanitizer build: tests and fuzzers --------------------------------------------------------------------------
+
+
+def build_sanitized():
+    environment = os.environ | {"OPWRIGHT_BUILD_DIR": SANITIZED.name, "OPWRIGHT_BUILD_NAME": "Sanitizer build",
+                                "OPWRIGHT_CMAKE_ARGS": SANITIZER_ARGUMENTS}
+    return subprocess.run([ROOT / "scripts/build.sh"], env=environment, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def sanitizer_options():
+    # llvm-symbolizer-19 comes with LLVM; containers' sizes of arrays from C libraries are no fault of ours.
+    options = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:detect_stack_use_after_return=1",
+               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    if symbolizer := shutil.which("llvm-symbolizer-19"):
+        options["ASAN_SYMBOLIZER_PATH"] = symbolizer
+    return options
+
+
+def part_sanitize():
+    if not build_sanitized():
+        counts = Counts()
+        counts.fail("the sanitizer build")
+        return counts
+    return run_gtest(SANITIZED / "opwright_tests", environment=sanitizer_options())
+
+
+def part_fuzz():
+    """Each fuzzer of tests/fuzz: its corpus once, then a short search from it."""
+    counts = Counts()
+    targets = sorted(p.stem for p in (TESTS / "fuzz").glob("*_fuzz.cpp"))
+    if not targets:
+        counts.fail("tests/fuzz/ holds no *_fuzz.cpp")
+        return counts
+    if not build_sanitized():
+        counts.fail("the sanitizer build")
+        return counts
+    for target in targets:
+        corpus = TESTS / "fuzz" / "corpus" / target.removesuffix("_fuzz")
+        with tempfile.TemporaryDirectory() as found:
+            command = [SANITIZED / target, found, corpus, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10",
+                       "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={BUILD}/logs/{target}-",
+                       "-print_final_stats=1"]
+            if (dictionary := TESTS / "fuzz" / f"{target}.dict").exists():
+                command.append(f"-dict={dictionary}")
+            run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                                 env=os.environ | sanitizer_options())
+        executed = re.search(r"stat::number_of_executed_units: (\d+)", run.stderr)
+        if run.returncode == 0 and executed and int(executed.group(1)) > 0:
+            counts.passed += 1
+            say(f"  {target}: {executed.group(1)} inputs, none crashes")
+        else:
+            say(run.stderr[-6000:])
+            counts.fail(f"{target} (the input is in build/logs/)")
+    return counts
+
+
+PARTS = {
+    "unit": lambda: run_gtest(BUILD / "opwright_tests"),
+    "python": lambda: run_pytest(TESTS / "python"),
+    "docs": lambda: run_pytest(TESTS / "docs"),
+    "e2e": lambda: run_pytest(TESTS / "e2e"),
+    "onnx": lambda: run_pytest(TESTS / "onnx"),
+    "fuzz": part_fuzz,
+    "sanitize": part_sanitize,
+}
+
+
+def named(name):
+    """Every C++ and Python test whose name holds `name`; a name with * or : is a GoogleTest filter."""
+    counts = run_gtest(BUILD / "opwright_tests", name if re.search(r"[*?:]", name) else f"*{name}*")
+    if re.fullmatch(r"[\w.\[\]-]+", name):
+        for folder in ("python", "docs", "e2e", "onnx"):
+            if any((TESTS / folder).glob("test_*.py")):
+                counts.add(run_pytest(TESTS / folder, keyword=name))
+    return counts
+
+
+def main(names):
+    total, summary = Counts(), []
+    for name in names or PARTS:
+        say(f"\nTests: {name}")
+        start = time.monotonic()
+        counts = PARTS[name]() if name in PARTS else named(name)
+        if name not in PARTS and counts.passed + counts.failed + counts.skipped == 0:
+            say(f"error: there is no part and no test called '{name}'.\n"
+                f"       Parts: {', '.join(PARTS)}. Tests: build/opwright_tests --gtest_list_tests")
+            return 2
+        say(f"  {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+            f"  ({seconds(time.monotonic() - start)})")
+        for reason, number in sorted(counts.skips.items()):
+            say(f"  skipped {number}: {reason}")
+        for failure in counts.failures:
+            say(f"  FAILED {failure}")
+        summary.append((name, counts, time.monotonic() - start))
+        total.add(counts)
+    if total.passed + total.failed == 0:
+        total.fail("no test ran")
+    say("\nSummary")
+    for name, counts, duration in summary:
+        say(f"  {name:<12} {counts.passed:>6} passed {counts.failed:>4} failed {counts.skipped:>4} skipped  {seconds(duration):>12}")
+    for failure in total.failures:
+        say(f"  FAILED {failure}")
+    say(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 0 if total.failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
