@@ -41,7 +41,8 @@ enum class ExprKind : uint8_t {
     Access,   // name[args], with what it means outside
     Reduce,   // name[bindings where args[1]; settings](args[0]); scans too
     Expand,   // args[0]...
-    Broadcast // ~args[0], in the dims of parameters; args[0] may be an Expand
+    Broadcast,  // ~args[0], in the dims of parameters; args[0] may be an Expand
+    Each,       // NAME*, in the dims of a variadic parameter: an extent of its own for every tensor
 };
 
 struct Expr {
@@ -71,6 +72,7 @@ struct TypeRef {
 struct Param {
     std::string name;
     bool optional = false;
+    bool variadic = false;
     TypeRef type;
     std::vector<const Expr*> dims;
     uint32_t begin = 0, end = 0;
@@ -92,7 +94,7 @@ struct TypeConstraint {
     uint32_t begin = 0, end = 0;
 };
 
-enum class StmtKind : uint8_t { Range, Let, Const, Equation, Call, If, Require };
+enum class StmtKind : uint8_t { Range, Let, Const, Equation, Call, If, For, Require };
 enum class UpdateOp : uint8_t { Set, Add, Mul, Max, Min, Overwrite };
 
 struct Stmt;
@@ -104,15 +106,15 @@ struct Branch {
 struct Stmt {
     StmtKind kind = StmtKind::Equation;
     uint32_t begin = 0, end = 0;
-    Binding binding;              // Range; Let and Const use its name, place and pack
+    Binding binding;              // Range; Let, Const and For use its name and place
     TypeRef type;                 // Const
     std::vector<const Expr*> dims;  // Const
     const Expr* target = nullptr; // Equation: the Access on the left
     std::vector<Binding> names;   // Call: what it defines
     UpdateOp update = UpdateOp::Set;
     const Expr* value = nullptr;  // right-hand side; condition of Require
-    std::string text;             // Require
-    std::vector<Branch> branches; // If
+    std::string text;             // Require: the message; For: the variadic parameter
+    std::vector<Branch> branches; // If; For has one
 };
 
 struct ExampleTensor {

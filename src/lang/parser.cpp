@@ -17,7 +17,7 @@ constexpr int kMaxDepth = 200;    // of recursion while parsing
 constexpr int kMaxHeight = 256;   // of an expression's tree: a sum of 200 terms is a tree 200 high
 constexpr int kMaxBlocks = 32;
 
-constexpr std::array kWords = {"op", "let", "const", "if", "elif", "else", "require", "example", "in", "and", "or", "not",
+constexpr std::array kWords = {"op", "let", "const", "if", "elif", "else", "for", "require", "example", "in", "and", "or", "not",
                                "outside", "where", "true", "false", "inf", "nan", "pi", "none"};
 constexpr std::array kReductions = {"sum", "prod", "max", "min", "any", "all", "mean", "argmax", "argmin", "argmax_last",
                                     "argmin_last", "logsumexp", "cumsum", "cumprod", "cummax", "cummin"};
@@ -442,13 +442,20 @@ private:
     }
 
     // ---- declarations
-    // dims: ["~"] expr ["..." ["(" rank ")"]], up to `]`.
+    // dims: ["~"] expr ["..." ["(" rank ")"]] or NAME "*", up to `]`.
     bool dims(std::vector<const Expr*>& out, const std::string& of) {
         while (!now().is("]")) {
             const uint32_t begin = now().begin;
             const bool broadcast = accept("~");
-            const Expr* e = expression();
+            const bool each = now().kind == TokenKind::Name && ahead().is("*") && (ahead(2).is(",") || ahead(2).is("]"));
+            const Expr* e = each ? named() : expression();
             if (!e) return false;
+            if (each) {
+                ++at_;
+                Expr* x = make(ExprKind::Each, begin);
+                x->args = {e};
+                if (!(e = done(x))) return false;
+            }
             if (now().is("...")) {
                 Expr* x = expand(e);
                 if (!x) return false;
@@ -494,6 +501,7 @@ private:
             ++at_;
             p.optional = true;
         }
+        if (may_be_optional && !p.optional && accept("*")) p.variadic = true;
         if (accept(":") && !type_ref(p.type)) return false;
         if (!expect("[", "before the dims of " + quoted(p.name), "Write the dims in brackets; a scalar is " + p.name + "[]."))
             return false;
@@ -536,7 +544,8 @@ private:
             case ExprKind::Access:
             case ExprKind::Reduce:
             case ExprKind::Expand:
-            case ExprKind::Broadcast: return AttributeKind::Unstated;
+            case ExprKind::Broadcast:
+            case ExprKind::Each: return AttributeKind::Unstated;
         }
         return AttributeKind::Unstated;
     }
@@ -611,6 +620,12 @@ private:
         while (!now().is(")") && !now().is(";")) {
             Param p;
             if (!param(p, "a parameter", true)) return false;
+            if (!op.params.empty() && op.params.back().variadic) {
+                const Param& last = op.params.back();
+                fail(last.begin, last.end, "The variadic parameter " + quoted(last.name) + " is not the last one.",
+                     "Move it behind the others: it takes all the arguments that are left.");
+                return false;
+            }
             op.params.push_back(std::move(p));
             if (!accept(",")) break;
         }
@@ -724,6 +739,7 @@ private:
         if (now().is("const")) return constant(s);
         if (now().is("require")) return require(s);
         if (now().is("if")) return conditional(s);
+        if (now().is("for")) return loop(s);
         if (now().is("elif") || now().is("else")) {
             fail(now().begin, now().end, "This " + quoted(std::string(now().text)) + " follows no 'if'.", "Put it right after the block of an 'if'.");
             return false;
@@ -772,7 +788,7 @@ private:
     bool conditional(Stmt& s) {
         s.kind = StmtKind::If;
         if (++blocks_ > kMaxBlocks) {
-            fail(now().begin, now().end, "Blocks are nested more than 32 deep.", "Move the inner part into an operator of its own.");
+            too_many_blocks();
             --blocks_;
             return false;
         }
@@ -785,19 +801,47 @@ private:
             Branch b;
             if (!has_else && !(b.condition = expression())) good = false;
             good = good && expect(":", "after " + quoted(word));
-            if (good && accept(TokenKind::Newline)) {
-                if (accept(TokenKind::Indent)) block(b.block, false);
-                else good = expected("an indented block", "Indent the statements that belong to " + quoted(word) + ".");
-            } else if (good) {
-                Stmt only;
-                good = statement(only, false);
-                b.block.push_back(std::move(only));
-            }
+            good = good && inner_block(b, word);
             s.branches.push_back(std::move(b));
         }
         --blocks_;
         s.end = last_end();
         return good;
+    }
+    bool inner_block(Branch& b, const std::string& word) {
+        if (!accept(TokenKind::Newline)) {
+            Stmt only;
+            if (!statement(only, false)) return false;
+            b.block.push_back(std::move(only));
+            return true;
+        }
+        if (!accept(TokenKind::Indent)) return expected("an indented block", "Indent the statements that belong to " + quoted(word) + ".");
+        block(b.block, false);
+        return true;
+    }
+    bool loop(Stmt& s) {
+        s.kind = StmtKind::For;
+        if (++blocks_ > kMaxBlocks) {
+            too_many_blocks();
+            --blocks_;
+            return false;
+        }
+        ++at_;
+        bool good = name(s.binding.name, "a tensor", &s.binding.at, &s.binding.at_end) &&
+                    expect("in", "after " + quoted(s.binding.name), "Write for x in xs: with a variadic parameter xs*.");
+        if (good && now().kind != TokenKind::Name)
+            good = expected("a variadic parameter", "Write for x in xs: with a variadic parameter xs*.");
+        if (good) {
+            s.text = std::string(now().text);
+            ++at_;
+            good = expect(":", "after " + quoted(s.text)) && inner_block(s.branches.emplace_back(), "for");
+        }
+        --blocks_;
+        s.end = last_end();
+        return good;
+    }
+    void too_many_blocks() {
+        fail(now().begin, now().end, "Blocks are nested more than 32 deep.", "Move the inner part into an operator of its own.");
     }
     bool equation(Stmt& s) {
         s.kind = StmtKind::Equation;
