@@ -1,0 +1,184 @@
+#include "runtime/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <string>
+
+namespace opwright::runtime {
+namespace {
+
+constexpr uint32_t kOpen = 0x80000000u;  // further workers may join the job
+constexpr auto kSpin = std::chrono::microseconds(30);
+
+// The pool and the worker number of the thread that runs a chunk, for nested calls.
+thread_local const ThreadPool* current_pool = nullptr;
+thread_local int current_worker = 0;
+
+void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Spins until done() or for about kSpin; returns done().
+template <class Done>
+bool spin_until(Done done) {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    do {
+        for (int i = 0; i < 16; ++i) {
+            if (done()) return true;
+            pause();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return done();
+}
+
+std::string read_line(const std::string& path) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+// Processors granted by the quota files in one folder of the control group tree; infinity where there is none.
+double quota_in(const std::string& folder) {
+    double quota = 0, period = 0;
+    std::string first;
+    std::istringstream v2(read_line(folder + "/cpu.max"));  // "QUOTA PERIOD" or "max PERIOD"
+    if (v2 >> first >> period && first != "max" && period > 0) return std::atof(first.c_str()) / period;
+    std::istringstream q(read_line(folder + "/cpu.cfs_quota_us")), p(read_line(folder + "/cpu.cfs_period_us"));
+    if (q >> quota && p >> period && quota > 0 && period > 0) return quota / period;
+    return INFINITY;
+}
+
+double control_group_quota() {
+    double least = std::min(quota_in("/sys/fs/cgroup"), quota_in("/sys/fs/cgroup/cpu"));
+    std::ifstream in("/proc/self/cgroup");
+    for (std::string line; std::getline(in, line);) {  // "0::/path" or "4:cpu,cpuacct:/path"
+        const size_t a = line.find(':'), b = line.find(':', a + 1);
+        if (a == std::string::npos || b == std::string::npos) continue;
+        const std::string controllers = line.substr(a + 1, b - a - 1);
+        if (!controllers.empty() && controllers.find("cpu") == std::string::npos) continue;
+        const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+        for (std::string path = line.substr(b + 1); path.size() > 1; path.resize(path.rfind('/')))
+            least = std::min(least, quota_in(root + path));
+    }
+    return least;
+}
+
+}  // namespace
+
+int available_processors() {
+    int processors = static_cast<int>(std::thread::hardware_concurrency());
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) processors = CPU_COUNT(&set);
+    const double quota = control_group_quota();
+    if (quota < processors) processors = static_cast<int>(std::ceil(quota));
+    return std::max(processors, 1);
+}
+
+struct ThreadPool::Scratch {
+    void* memory = nullptr;
+    size_t bytes = 0;
+    ~Scratch() { release(); }
+    void release() {
+        if (memory) ::operator delete(memory, std::align_val_t(64));
+        memory = nullptr;
+    }
+};
+
+ThreadPool::ThreadPool(int threads) {
+    if (threads <= 0) threads = available_processors();
+    for (int i = 0; i < threads; ++i) scratch_.push_back(std::make_unique<Scratch>());
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+    {
+        std::lock_guard lock(callers_);
+        stop_ = true;
+        epoch_.fetch_add(1);
+        epoch_.notify_all();
+    }
+    for (std::thread& t : threads_) t.join();
+}
+
+void* ThreadPool::scratch(int worker, size_t bytes) {
+    Scratch& s = *scratch_[static_cast<size_t>(worker)];
+    if (bytes > s.bytes || !s.memory) {
+        s.release();
+        s.bytes = std::max({bytes, s.bytes + s.bytes / 2, size_t{4096}});
+        s.memory = ::operator new(s.bytes, std::align_val_t(64));
+    }
+    return s.memory;
+}
+
+// Ranges shrink with what remains, down to the grain, so that a slow worker holds up the end little.
+void ThreadPool::take_chunks(int worker) {
+    const Job job = job_;
+    int64_t begin = next_.load(std::memory_order_relaxed);
+    while (begin < job.count) {
+        const int64_t size = std::max(job.grain, (job.count - begin) / (2 * job.threads));
+        const int64_t end = size < job.count - begin ? begin + size : job.count;
+        if (!next_.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+        job.call(job.context, begin, end, worker);
+        begin = next_.load(std::memory_order_relaxed);
+    }
+}
+
+void ThreadPool::work(int worker) noexcept {
+    current_pool = this;
+    current_worker = worker;
+    for (;;) {
+        const uint32_t epoch = epoch_.load();
+        if (stop_.load()) return;
+        uint32_t state = state_.load();
+        while ((state & kOpen) && !state_.compare_exchange_weak(state, state + 1)) {}
+        if (state & kOpen) {
+            take_chunks(worker);
+            if (state_.fetch_sub(1) == 1) state_.notify_one();  // the last to leave a closed job
+        }
+        if (!spin_until([&] { return epoch_.load(std::memory_order_relaxed) != epoch; })) epoch_.wait(epoch);
+    }
+}
+
+void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
+    if (count <= 0) return;
+    grain = std::max<int64_t>(grain, 1);
+    if (current_pool == this) return call(context, 0, count, current_worker);
+
+    std::lock_guard lock(callers_);
+    const ThreadPool* outer_pool = current_pool;
+    const int outer_worker = current_worker;
+    current_pool = this;
+    current_worker = 0;
+    const int64_t chunks = (count - 1) / grain + 1;
+    if (chunks == 1 || threads_.empty()) {
+        call(context, 0, count, 0);
+    } else {
+        const int helpers = static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(threads_.size())));
+        job_ = {call, context, count, grain, helpers + 1};
+        next_.store(0, std::memory_order_relaxed);
+        state_.store(kOpen);
+        epoch_.fetch_add(1);
+        if (helpers == static_cast<int>(threads_.size())) epoch_.notify_all();
+        else
+            for (int i = 0; i < helpers; ++i) epoch_.notify_one();
+        take_chunks(0);
+        uint32_t inside = state_.fetch_and(~kOpen) & ~kOpen;
+        if (inside != 0 && !spin_until([&] { return state_.load() == 0; }))
+            while ((inside = state_.load()) != 0) state_.wait(inside);
+    }
+    current_pool = outer_pool;
+    current_worker = outer_worker;
+}
+
+}  // namespace opwright::runtime
