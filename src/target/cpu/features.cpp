@@ -1,0 +1,94 @@
+#include "target/cpu/features.h"
+
+#include <llvm/ADT/StringMap.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <cstdlib>
+
+namespace opwright::target::cpu {
+namespace {
+
+bool has(const llvm::StringMap<bool>& features, std::initializer_list<const char*> names) {
+    for (const char* n : names)
+        if (!features.lookup(n)) return false;
+    return true;
+}
+
+const llvm::StringMap<bool>& detected() {
+    static const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+    return features;
+}
+
+Features detect() {
+    for (Level l : {Level::Avx512, Level::Avx2}) {
+        auto f = features_at(l);
+        if (!f) continue;
+        const char* cap = std::getenv("OPWRIGHT_CPU");
+        if (cap && level_from_name(cap) && *level_from_name(cap) < l) continue;
+        return *f;
+    }
+    return *features_at(Level::Baseline);
+}
+
+}  // namespace
+
+std::string_view name(Level l) {
+    switch (l) {
+        case Level::Baseline: return "baseline";
+        case Level::Avx2: return "avx2";
+        case Level::Avx512: return "avx512";
+    }
+    return {};
+}
+
+std::optional<Level> level_from_name(std::string_view s) {
+    for (Level l : kLevels)
+        if (name(l) == s) return l;
+    return std::nullopt;
+}
+
+std::optional<Features> features_at(Level l) {
+    Features f;
+    f.level = l;
+    f.tune = llvm::sys::getHostCPUName().str();
+#if defined(__x86_64__)
+    switch (l) {
+        case Level::Baseline: f.cpu = "x86-64"; break;
+        case Level::Avx2:
+            if (!has(detected(), {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"})) return std::nullopt;
+            f.cpu = "x86-64-v3";
+            f.vector_bytes = 32;
+            f.fma = true;
+            f.vnni = has(detected(), {"avxvnni"});
+            if (f.vnni) f.attributes = "+avxvnni";
+            break;
+        case Level::Avx512:
+            if (!features_at(Level::Avx2) || !has(detected(), {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}))
+                return std::nullopt;
+            f.cpu = "x86-64-v4";
+            f.vector_bytes = 64;
+            f.registers = 32;
+            f.fma = f.masked = true;
+            f.vnni = has(detected(), {"avx512vnni"});
+            if (f.vnni) f.attributes = "+avx512vnni";
+            f.amx = has(detected(), {"amx-tile", "amx-bf16", "amx-int8"});
+            if (f.amx) f.attributes += ",+amx-tile,+amx-bf16,+amx-int8";
+            break;
+    }
+#else
+    if (l != Level::Baseline) return std::nullopt;
+    f.cpu = f.tune;
+    f.fma = true;
+#  if defined(__aarch64__)
+    f.registers = 32;
+#  endif
+#endif
+    return f;
+}
+
+const Features& host_features() {
+    static const Features features = detect();
+    return features;
+}
+
+}  // namespace opwright::target::cpu
