@@ -64,8 +64,13 @@ def seconds(duration):
 
 
 def list_gtests(binary, pattern):
-    listing = subprocess.run([binary, "--gtest_list_tests", f"--gtest_filter={pattern}"], capture_output=True, text=True,
-                             stdin=subprocess.DEVNULL, check=True)
+    listing = subprocess.run(
+        [binary, "--gtest_list_tests", f"--gtest_filter={pattern}"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
     names, suite = [], ""
     for line in listing.stdout.splitlines():
         if line and not line.startswith(" "):
@@ -90,8 +95,14 @@ def run_gtest(binary, pattern="*", environment=None):
             report = Path(folder) / f"{index}.json"
             process = subprocess.Popen(
                 [binary, f"--gtest_filter={pattern}", f"--gtest_output=json:{report}", "--gtest_color=no"],
-                stdin=subprocess.DEVNULL, stdout=output.open("w"), stderr=subprocess.STDOUT, cwd=ROOT,
-                env=os.environ | (environment or {}) | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index)})
+                stdin=subprocess.DEVNULL,
+                stdout=output.open("w"),
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=os.environ
+                | (environment or {})
+                | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index)},
+            )
             running.append((process, output, report))
         seen = set()
         for process, output, report in running:
@@ -107,7 +118,9 @@ def run_gtest(binary, pattern="*", environment=None):
                         if case.get("failures"):
                             counts.fail(name)
                         elif case["result"] == "SKIPPED":
-                            reason = re.search(rf"\[ RUN      \] {re.escape(name)}\n(?:.*\n)??(?:.*Skipped\n)?(.*)\n", text)
+                            reason = re.search(
+                                rf"\[ RUN      \] {re.escape(name)}\n(?:.*\n)??(?:.*Skipped\n)?(.*)\n", text
+                            )
                             counts.skip(reason.group(1).strip() if reason else "no reason given")
                         else:
                             counts.passed += 1
@@ -118,7 +131,9 @@ def run_gtest(binary, pattern="*", environment=None):
                     say(failing_blocks(text))
             else:  # it died: what it had finished counts, the rest has failed
                 say(text[-6000:])
-                for verdict, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?)(?:,.*)? \(\d+ ms\)$", text, re.M):
+                for verdict, name in re.findall(
+                    r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+?)(?:,.*)? \(\d+ ms\)$", text, re.M
+                ):
                     seen.add(name)
                     if verdict == "OK":
                         counts.passed += 1
@@ -151,12 +166,31 @@ def run_pytest(folder, keyword=None):
         return counts
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider",
-                   "--color=no", f"--junitxml={report}", f"--rootdir={TESTS}", str(folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--no-header",
+            "--tb=short",
+            "-p",
+            "no:cacheprovider",
+            "--color=no",
+            f"--junitxml={report}",
+            f"--rootdir={TESTS}",
+            str(folder),
+        ]
         if keyword:
             command += ["-k", keyword]
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             cwd=ROOT, env=os.environ | {"OPWRIGHT_BUILD_DIR": str(BUILD), "PYTHONDONTWRITEBYTECODE": "1"})
+        run = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"OPWRIGHT_BUILD_DIR": str(BUILD), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
         if run.returncode == 5 and keyword:
             return counts  # nothing here has that name
         if run.returncode != 0:
@@ -181,15 +215,20 @@ def run_pytest(folder, keyword=None):
 
 
 def build_sanitized():
-    environment = os.environ | {"OPWRIGHT_BUILD_DIR": SANITIZED.name, "OPWRIGHT_BUILD_NAME": "Sanitizer build",
-                                "OPWRIGHT_CMAKE_ARGS": SANITIZER_ARGUMENTS}
+    environment = os.environ | {
+        "OPWRIGHT_BUILD_DIR": SANITIZED.name,
+        "OPWRIGHT_BUILD_NAME": "Sanitizer build",
+        "OPWRIGHT_CMAKE_ARGS": SANITIZER_ARGUMENTS,
+    }
     return subprocess.run([ROOT / "scripts/build.sh"], env=environment, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def sanitizer_options():
     # llvm-symbolizer-19 comes with LLVM; containers' sizes of arrays from C libraries are no fault of ours.
-    options = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:detect_stack_use_after_return=1",
-               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    options = {
+        "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:detect_stack_use_after_return=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    }
     if symbolizer := shutil.which("llvm-symbolizer-19"):
         options["ASAN_SYMBOLIZER_PATH"] = symbolizer
     return options
@@ -216,13 +255,27 @@ def part_fuzz():
     for target in targets:
         corpus = TESTS / "fuzz" / "corpus" / target.removesuffix("_fuzz")
         with tempfile.TemporaryDirectory() as found:
-            command = [SANITIZED / target, found, corpus, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10",
-                       "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={BUILD}/logs/{target}-",
-                       "-print_final_stats=1"]
+            command = [
+                SANITIZED / target,
+                found,
+                corpus,
+                f"-max_total_time={FUZZ_SECONDS}",
+                "-timeout=10",
+                "-rss_limit_mb=2048",
+                "-malloc_limit_mb=1024",
+                f"-artifact_prefix={BUILD}/logs/{target}-",
+                "-print_final_stats=1",
+            ]
             if (dictionary := TESTS / "fuzz" / f"{target}.dict").exists():
                 command.append(f"-dict={dictionary}")
-            run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                                 env=os.environ | sanitizer_options())
+            run = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env=os.environ | sanitizer_options(),
+            )
         executed = re.search(r"stat::number_of_executed_units: (\d+)", run.stderr)
         if run.returncode == 0 and executed and int(executed.group(1)) > 0:
             counts.passed += 1
@@ -261,11 +314,15 @@ def main(names):
         start = time.monotonic()
         counts = PARTS[name]() if name in PARTS else named(name)
         if name not in PARTS and counts.passed + counts.failed + counts.skipped == 0:
-            say(f"error: there is no part and no test called '{name}'.\n"
-                f"       Parts: {', '.join(PARTS)}. Tests: build/opwright_tests --gtest_list_tests")
+            say(
+                f"error: there is no part and no test called '{name}'.\n"
+                f"       Parts: {', '.join(PARTS)}. Tests: build/opwright_tests --gtest_list_tests"
+            )
             return 2
-        say(f"  {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
-            f"  ({seconds(time.monotonic() - start)})")
+        say(
+            f"  {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+            f"  ({seconds(time.monotonic() - start)})"
+        )
         for reason, number in sorted(counts.skips.items()):
             say(f"  skipped {number}: {reason}")
         for failure in counts.failures:
@@ -276,7 +333,9 @@ def main(names):
         total.fail("no test ran")
     say("\nSummary")
     for name, counts, duration in summary:
-        say(f"  {name:<12} {counts.passed:>6} passed {counts.failed:>4} failed {counts.skipped:>4} skipped  {seconds(duration):>12}")
+        say(
+            f"  {name:<12} {counts.passed:>6} passed {counts.failed:>4} failed {counts.skipped:>4} skipped  {seconds(duration):>12}"
+        )
     for failure in total.failures:
         say(f"  FAILED {failure}")
     say(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
