@@ -260,6 +260,15 @@ Expr fused(Op op, Expr a, Expr b, Expr c) {
 Expr fma(Expr a, Expr b, Expr c) { return fused(Op::Fma, a, b, c); }
 Expr mul_add(Expr a, Expr b, Expr c) { return fused(Op::MulAdd, a, b, c); }
 
+Expr scale(Expr x, Expr exponent) {
+    unify(x, exponent, "scale");
+    const DType t = x.type().dtype;
+    if (t != DType::F32 && t != DType::F64) misuse(fmt::format("scale of {}", to_string(x.type())));
+    if (x.type().is_vector() && is_broadcast(x) && is_broadcast(exponent))
+        return broadcast(scale(arg(x, 0), arg(exponent, 0)), x.type().lanes);
+    return x.program->intern({.op = Op::Scale, .type = x.type(), .args = {x, exponent}});
+}
+
 Expr cast(Expr x, DType t) {
     const DType from = x.type().dtype;
     if (from == t) return x;
@@ -363,6 +372,11 @@ Expr permute_lanes(Expr x, Expr y, const std::vector<int>& lanes) {
     if (!is_power_of_two(n)) misuse(fmt::format("shuffle to {} lanes", n));
     if (n == 1) return lanes[0] < x.type().lanes ? extract(x, lanes[0]) : extract(y, lanes[0] - x.type().lanes);
     if (!y && is_broadcast(x)) return broadcast(scalar_of(x), n);
+    if (!x.type().is_vector()) {  // scalars put together
+        Expr r = broadcast(lanes[0] == 0 ? x : y, n);
+        for (int i = 1; i < n; ++i) r = insert(r, i, lanes[static_cast<size_t>(i)] == 0 ? x : y);
+        return r;
+    }
     std::vector<int> identity(lanes.size());
     std::iota(identity.begin(), identity.end(), 0);
     if (lanes == identity && n == x.type().lanes) return x;

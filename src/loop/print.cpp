@@ -225,6 +225,7 @@ private:
             case Op::Select: return call("select", n);
             case Op::Fma: return call("fma", n);
             case Op::MulAdd: return call("mul_add", n);
+            case Op::Scale: return call("scale", n);
             case Op::Cast: return call(name(n.type.dtype), n);
             case Op::Wrap: return call(fmt::format("wrap_{}", name(n.type.dtype)), n);
             case Op::Bitcast: return call(fmt::format("bits_{}", name(n.type.dtype)), n);

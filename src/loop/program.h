@@ -52,6 +52,7 @@ enum class Op : uint8_t {
     Select,      // arg 0 ? arg 1 : arg 2, lane by lane (condition bool of equal lanes)
     Fma,         // arg 0 * arg 1 + arg 2 with one rounding
     MulAdd,      // the same, contracted only where the processor has the instruction: use this in sums of products
+    Scale,       // arg 0 * 2 ** arg 1 with one rounding; arg 1 has an integral value in [-250, 250]
     Cast,        // value-preserving where possible: to an integer saturates and takes NaN to 0; to bool is x != 0
     Wrap,        // integer or bool to integer, keeping the low bits
     Bitcast,     // same size of element, same lanes

@@ -84,6 +84,7 @@ private:
             case Op::MulAdd:
                 return expect(need(3) && type(0) == n.type && type(1) == n.type && type(2) == n.type &&
                               computes(n.type.dtype));
+            case Op::Scale: return expect(need(2) && type(0) == n.type && type(1) == n.type && computes(n.type.dtype));
             case Op::Cast: return expect(need(1) && type(0).lanes == lanes);
             case Op::Wrap:
                 return expect(need(1) && type(0).lanes == lanes && !is_float(type(0).dtype) && !is_float(n.type.dtype));
@@ -170,7 +171,7 @@ private:
         const std::vector<int>& lanes = p_.shuffle_lanes(n.payload);
         for (int l : lanes)
             if (l < 0 || l >= total) return false;
-        return from.with_lanes(n.type.lanes) == n.type && lanes.size() == n.type.lanes;
+        return from.is_vector() && from.with_lanes(n.type.lanes) == n.type && lanes.size() == n.type.lanes;
     }
 
     void buffer(const Buffer& b) {

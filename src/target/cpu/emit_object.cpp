@@ -1,0 +1,96 @@
+// LLVM IR to object code: compile_object of jit.h.
+#include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/Triple.h>
+#include <llvm/Transforms/Scalar.h>
+
+#include <mutex>
+#include <stdexcept>
+
+#include "loop/verify.h"
+#include "target/cpu/emit.h"
+
+namespace opwright::target::cpu {
+
+const int kEmitterVersion = 1;
+
+std::string llvm_version() { return LLVM_VERSION_STRING; }
+
+namespace {
+
+std::unique_ptr<llvm::TargetMachine> target_machine(const Features& f) {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+        llvm::InitializeNativeTargetAsmParser();
+    });
+    const std::string triple = llvm::sys::getProcessTriple();
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    if (!target) throw std::logic_error("CPU emitter: LLVM has no target for this machine: " + error);
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // contraction is said in the program
+    std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+        triple, f.cpu, f.attributes, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default, true));
+    if (!machine) throw std::logic_error("CPU emitter: LLVM makes no code for " + triple);
+    return machine;
+}
+
+bool has_local_buffers(const loop::Program& p) {
+    for (const loop::Buffer& b : p.buffers)
+        if (b.space == loop::Space::Local) return true;
+    return false;
+}
+
+std::string generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind) {
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream out(bytes);
+    llvm::legacy::PassManager passes;
+    if (machine.addPassesToEmitFile(passes, out, nullptr, kind, /*DisableVerify=*/true))
+        throw std::logic_error("CPU emitter: LLVM cannot write this kind of file");
+    passes.run(module);
+    return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+Result<Object> compile_object(const loop::Program& program, const Features& features, const CompileOptions& options) {
+#ifndef NDEBUG
+    if (const auto faults = loop::verify(program); !faults.empty())
+        throw std::logic_error("the loop program does not verify: " + faults[0]);
+#endif
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> module = emit_module(program, features, context);
+    std::unique_ptr<llvm::TargetMachine> machine = target_machine(features);
+    module->setTargetTriple(machine->getTargetTriple().str());
+    module->setDataLayout(machine->createDataLayout());
+    if (has_local_buffers(program)) {
+        llvm::legacy::PassManager passes;
+        passes.add(llvm::createSROAPass());
+        passes.run(*module);
+    }
+    Object object;
+    if (options.want_ir) {
+        llvm::raw_string_ostream out(object.ir);
+        module->print(out, nullptr);
+    }
+    if (options.want_assembly) {  // code generation changes the module, so each kind of file has its own
+        llvm::LLVMContext other;
+        std::unique_ptr<llvm::Module> copy = emit_module(program, features, other);
+        copy->setTargetTriple(machine->getTargetTriple().str());
+        copy->setDataLayout(machine->createDataLayout());
+        object.assembly = generate(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
+    }
+    object.code = generate(*module, *machine, llvm::CodeGenFileType::ObjectFile);
+    return object;
+}
+
+}  // namespace opwright::target::cpu

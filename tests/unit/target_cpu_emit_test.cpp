@@ -1,0 +1,325 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "base/tensor.h"
+#include "loop/fold.h"
+#include "target_cpu_test_util.h"
+
+namespace opwright::target::cpu {
+namespace {
+
+using namespace loop;
+
+class TargetCpuEmit : public testing::TestWithParam<int> {
+protected:
+    const Features& f() const {
+        static const std::vector<Features> all = machine_levels();
+        return all[static_cast<size_t>(GetParam())];
+    }
+    Program p;
+    Builder b{p};
+};
+
+TEST_P(TargetCpuEmit, LoopsLocalsAndTasks) {
+    auto n = b.symbol("n");
+    auto x = b.param("x", DType::F32, 0, Access::Read), y = b.param("y", DType::F32, 1, Access::Write);
+    b.function("row_sums", [&] {
+        b.loop("r", b.task_begin(), b.task_end(), 1, [&](Expr r) {
+            LocalRef acc = b.local("acc", broadcast(b.f32(0), 8)), odd = b.local("odd", b.f32(0));
+            b.loop("i", 0, n, 8, [&](Expr i) {
+                Expr v = b.let("v", b.load(x, r * n + i, 8, first_lanes(n - i, 8)));
+                b.set(acc, b.get(acc) + v);
+                b.if_(gt(extract(v, 0), b.f32(2)), [&] { b.set(odd, b.get(odd) + b.f32(1)); });
+            });
+            b.store(y, r * 2, reduce_lanes(BinaryFn::Add, b.get(acc)));
+            b.store(y, r * 2 + 1, b.get(odd));
+        });
+    });
+    auto m = compile_or_fail(p, f());
+    const int64_t rows = 5;
+    for (int64_t size : {0, 1, 7, 8, 9, 30}) {
+        std::vector<float> in(static_cast<size_t>(rows * size + 1)), out(2 * rows, -1);
+        std::iota(in.begin(), in.end(), 0.0f);
+        ASSERT_EQ(run(m, "row_sums", {{in.data(), out.data()}, {size}, rows}), 0);
+        for (int64_t r = 0; r < rows; ++r) {
+            float sum = 0, odd = 0;
+            for (int64_t i = 0; i < size; ++i) sum += in[static_cast<size_t>(r * size + i)];
+            for (int64_t i = 0; i < size; i += 8) odd += in[static_cast<size_t>(r * size + i)] > 2;
+            EXPECT_EQ(out[static_cast<size_t>(2 * r)], sum);
+            EXPECT_EQ(out[static_cast<size_t>(2 * r + 1)], odd);
+        }
+    }
+}
+
+TEST_P(TargetCpuEmit, ScratchLocalBuffersAndStatus) {
+    auto n = b.symbol("n");
+    auto y = b.param("y", DType::I64, 0, Access::Write);
+    auto s = b.scratch("s", DType::I32, n), t = b.scratch("t", DType::I64, n * 2);
+    auto l = b.local_buffer("l", DType::I32, 16);
+    b.function("f", [&] {
+        b.loop("i", 0, n, 1, [&](Expr i) {
+            b.store(s, i, cast(i, DType::I32));
+            b.store(t, i * 2, i * i);
+        });
+        b.store(l, b.i64(0), ramp(b.i32(100), 1, 16));
+        b.loop("i", 0, n, 1, [&](Expr i) {
+            b.store(y, i, cast(b.load(s, i), DType::I64) + b.load(t, i * 2) + cast(b.load(l, mod(i, 16)), DType::I64));
+            b.if_(eq(i, b.i64(3)), [&] { b.set_error(42); });
+            b.if_(eq(i, b.i64(5)), [&] { b.set_error(43); });
+        });
+    });
+    auto m = compile_or_fail(p, f());
+    std::vector<int64_t> out(10);
+    const int64_t size = 10;
+    EXPECT_EQ(m->kernel("f").scratch_bytes(&size), 64 + 192);
+    EXPECT_EQ(run(m, "f", {{out.data()}, {size}}), 42);
+    for (int64_t i = 0; i < size; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i + i * i + 100 + i);
+    EXPECT_EQ(run(m, "f", {{out.data()}, {3}}), 0);
+    EXPECT_FALSE(m->kernel("g"));
+}
+
+TEST_P(TargetCpuEmit, UnrolledLoopsAndHoisting) {
+    auto n = b.symbol("n");
+    auto x = b.param("x", DType::F32, 0, Access::Read), y = b.param("y", DType::F32, 1, Access::Write);
+    b.function("f", [&] {
+        LocalRef acc = b.local("acc", b.f32(0));
+        b.loop("i", 0, n, 4, [&](Expr i) {
+            b.unrolled("j", 0, 4, 1, [&](Expr j) {
+                Expr k = b.let("k", i + j);
+                b.if_(lt(k, n), [&] { b.set(acc, b.get(acc) + b.load(x, k) * cast(k * n, DType::F32)); },
+                      [&] { b.set(acc, b.get(acc) + cast(floordiv(n, 3), DType::F32)); });
+            });
+        });
+        b.store(y, b.i64(0), b.get(acc));
+    });
+    auto m = compile_or_fail(p, f());
+    std::vector<float> in{1, 2, 3, 4, 5, 6}, out(1);
+    run(m, "f", {{in.data(), out.data()}, {6}});
+    EXPECT_EQ(out[0], 6 * (2 + 6 + 12 + 20 + 30) + 2 * 2);
+    run(m, "f", {{in.data(), out.data()}, {0}});
+    EXPECT_EQ(out[0], 0);
+}
+
+// ---- memory ----
+
+TEST_P(TargetCpuEmit, StridedLoadsAndStores) {
+    for (DType t : {DType::I16, DType::F32}) {
+        for (int lanes : {4, f().lanes(t)}) {
+            for (int64_t stride : {-7, -3, -2, -1, 1, 2, 3, 4, 5, 0}) {
+                Program q;
+                Builder c(q);
+                auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1, Access::Write);
+                auto base = c.symbol("base");
+                c.function("in", [&] { c.store(y, c.i64(0), c.load_strided(x, base, stride, lanes)); });
+                c.function("masked", [&] {
+                    c.store(y, c.i64(0), c.load_strided(x, base, stride, lanes, first_lanes(c.i64(3), lanes), c.literal(t, 9)));
+                });
+                if (stride != 0) {
+                    c.function("out", [&] { c.store_strided(y, base, stride, c.load(x, c.i64(0), lanes)); });
+                    c.function("out_masked", [&] {
+                        c.store_strided(y, base, stride, c.load(x, c.i64(0), lanes), first_lanes(c.i64(3), lanes));
+                    });
+                }
+                auto m = compile_or_fail(q, f());
+                const auto step = static_cast<int64_t>(size_of(t));
+                const int64_t span = (lanes - 1) * std::abs(stride) + 1, first = stride < 0 ? span - 1 : 0;
+                Tensor in(t, {std::max<int64_t>(span, lanes)}), out(t, {std::max<int64_t>(span, lanes)});
+                for (int64_t i = 0; i < in.size(); ++i) in.set_int(i, i % 120);
+                run(m, "in", {{in.data(), out.data()}, {first}});
+                for (int i = 0; i < lanes; ++i) ASSERT_EQ(out.get_int(i), in.get_int(first + i * stride)) << stride << " " << lanes;
+                run(m, "masked", {{in.data(), out.data()}, {first}});
+                for (int i = 0; i < lanes; ++i) ASSERT_EQ(out.get_int(i), i < 3 ? in.get_int(first + i * stride) : 9);
+                if (stride == 0) continue;
+                for (const char* name : {"out", "out_masked"}) {
+                    std::memset(out.data(), 0, static_cast<size_t>(out.size() * step));
+                    run(m, name, {{in.data(), out.data()}, {first}});
+                    for (int64_t i = 0; i < span; ++i) {
+                        const int64_t lane = (i - first) / stride, limit = std::string(name) == "out" ? lanes : 3;
+                        const bool hit = (i - first) % stride == 0 && lane < limit;
+                        ASSERT_EQ(out.get_int(i), hit ? in.get_int(lane) : 0) << name << stride << " " << i;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_P(TargetCpuEmit, GatherAndScatter) {
+    for (DType t : {DType::Bool, DType::I8, DType::F16, DType::I32, DType::F32, DType::F64, DType::U64}) {
+        for (DType index : {DType::I32, DType::I64}) {
+            const int lanes = 8;
+            Program q;
+            Builder c(q);
+            auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1), at = c.param("at", index, 2, Access::Read);
+            Expr offsets = c.load(at, c.i64(0), lanes);
+            Expr mask = ne(offsets, like_int(offsets, 7));
+            c.function("gather", [&] { c.store(y, c.i64(0), c.gather(x, offsets)); });
+            c.function("gather_masked", [&] { c.store(y, c.i64(0), c.gather(x, offsets, mask, c.literal(t, 1))); });
+            c.function("scatter", [&] { c.scatter(y, offsets, c.load(x, c.i64(0), lanes)); });
+            c.function("scatter_masked", [&] { c.scatter(y, offsets, c.load(x, c.i64(0), lanes), mask); });
+            auto m = compile_or_fail(q, f());
+            Tensor in(t, {8}), out(t, {8}), places(index, {8});
+            const int order[8] = {7, 0, 3, 3, 1, 6, 5, 2};
+            for (int i = 0; i < 8; ++i) in.set_int(i, t == DType::Bool ? (i * 5 / 3) % 2 : i + 2), places.set_int(i, order[i]);
+            const Call call{{in.data(), out.data(), places.data()}, {}};
+            run(m, "gather", call);
+            for (int i = 0; i < 8; ++i) EXPECT_EQ(out.get_int(i), in.get_int(order[i]));
+            run(m, "gather_masked", call);
+            for (int i = 0; i < 8; ++i) EXPECT_EQ(out.get_int(i), order[i] == 7 ? 1 : in.get_int(order[i]));
+            for (bool masked : {false, true}) {
+                std::memset(out.data(), 0, out.bytes());
+                run(m, masked ? "scatter_masked" : "scatter", call);
+                Tensor want(t, {8});
+                std::memset(want.data(), 0, want.bytes());
+                for (int i = 0; i < 8; ++i)
+                    if (!masked || order[i] != 7) want.set_int(order[i], in.get_int(i));  // the last of equals stays
+                EXPECT_EQ(std::memcmp(out.data(), want.data(), out.bytes()), 0) << name(t);
+            }
+        }
+    }
+}
+
+// Two pages, the second without access: `end` is the first byte that must not be touched.
+struct GuardedPage {
+    size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    char* base = static_cast<char*>(mmap(nullptr, 3 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    char *begin = base + size, *end = base + 2 * size;
+    GuardedPage() {
+        mprotect(base, size, PROT_NONE);
+        mprotect(end, size, PROT_NONE);
+    }
+    ~GuardedPage() { munmap(base, 3 * size); }
+};
+
+TEST_P(TargetCpuEmit, MaskedAccessTouchesNothingElse) {
+    GuardedPage in, out;
+    for (DType t : {DType::Bool, DType::U8, DType::F16, DType::F32, DType::F64}) {
+        const int lanes = std::max(4, f().lanes(t));
+        Program q;
+        Builder c(q);
+        auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1, Access::Write);
+        auto n = c.symbol("n");
+        Expr zero = c.i64(0), mask = first_lanes(n, lanes);
+        c.function("contiguous", [&] { c.store(y, zero, c.load(x, zero, lanes, mask), mask); });
+        c.function("reversed", [&] { c.store_strided(y, zero, -1, c.load_strided(x, zero, -1, lanes, mask), mask); });
+        c.function("gathered", [&] {
+            Expr at = min(ramp(zero, 3, lanes), broadcast(c.i64(1 << 20), lanes));
+            c.scatter(y, at, c.gather(x, at, mask), mask);
+        });
+        c.function("scalar", [&] { c.store(y, zero, c.load(x, zero, 1, gt(n, zero)), gt(n, zero)); });
+        c.function("strided", [&] { c.store(y, zero, c.load_strided(x, zero, 2, 4)); });
+        auto m = compile_or_fail(q, f());
+        const auto step = static_cast<int64_t>(size_of(t));
+        for (int64_t count = 0; count <= lanes; ++count) {
+            Call at_end{{in.end - count * step, out.end - count * step}, {count}};
+            ASSERT_EQ(run(m, "contiguous", at_end), 0);
+            Call at_begin{{in.begin + (count - 1) * step, out.begin + (count - 1) * step}, {count}};
+            ASSERT_EQ(run(m, "reversed", at_begin), 0);
+            const int64_t span = count ? (count - 1) * 3 + 1 : 0;
+            ASSERT_EQ(run(m, "gathered", {{in.end - span * step, out.end - span * step}, {count}}), 0);
+        }
+        ASSERT_EQ(run(m, "scalar", {{in.end, out.end}, {0}}), 0);
+        ASSERT_EQ(run(m, "strided", {{in.end - 7 * step, out.end - 4 * step}, {0}}), 0);  // 7 elements, not 8
+    }
+}
+
+TEST_P(TargetCpuEmit, LanesMoveAndFold) {
+    for (int lanes : {2, 4, 8, 16, 32, 64}) {
+        std::vector<int32_t> x(static_cast<size_t>(lanes));
+        for (int i = 0; i < lanes; ++i) x[static_cast<size_t>(i)] = (i * 37) % 23 - 11;
+        auto fold = [&](BinaryFn fn) {
+            return map<int32_t>(f(), lanes, x, [&](Expr v) { return broadcast(reduce_lanes(fn, v), lanes); })[0];
+        };
+        EXPECT_EQ(fold(BinaryFn::Add), std::accumulate(x.begin(), x.end(), 0));
+        EXPECT_EQ(fold(BinaryFn::Min), *std::min_element(x.begin(), x.end()));
+        EXPECT_EQ(fold(BinaryFn::Max), *std::max_element(x.begin(), x.end()));
+        EXPECT_EQ(fold(BinaryFn::Or), std::accumulate(x.begin(), x.end(), 0, std::bit_or<>()));
+        EXPECT_EQ(fold(BinaryFn::And), std::accumulate(x.begin(), x.end(), -1, std::bit_and<>()));
+        auto product = map<uint32_t>(f(), lanes, std::vector<uint32_t>(x.begin(), x.end()), [&](Expr v) {
+            return broadcast(reduce_lanes(BinaryFn::Mul, v), lanes);
+        })[0];
+        EXPECT_EQ(product, std::accumulate(x.begin(), x.end(), 1u, std::multiplies<>()));
+        auto reversed = map<int32_t>(f(), lanes, x, [](Expr v) { return reverse(v); });
+        EXPECT_TRUE(std::equal(x.begin(), x.end(), reversed.rbegin()));
+        auto moved = map<int32_t>(f(), lanes, x, [&](Expr v) {
+            return insert(concat(slice(v, lanes / 2, lanes / 2), slice(v, 0, lanes / 2)), 1, extract(v, 0));
+        });
+        EXPECT_EQ(moved[0], x[static_cast<size_t>(lanes / 2)]);
+        EXPECT_EQ(moved[1], x[0]);
+        EXPECT_EQ(moved.back(), lanes == 2 ? x[0] : x[static_cast<size_t>(lanes / 2 - 1)]);
+    }
+    for (int n : {0, 5, 8}) {
+        std::vector<int32_t> x{1, 1, 1, 1, 1, 1, 1, 1};
+        std::fill_n(x.begin(), n, 0);
+        auto count = [&](BinaryFn fn) {
+            return map<int32_t>(f(), 8, x, [&](Expr v) {
+                return broadcast(cast(reduce_lanes(fn, eq(v, like_int(v, 0))), DType::I32), 8);
+            })[0];
+        };
+        EXPECT_EQ(count(BinaryFn::Or), n > 0);
+        EXPECT_EQ(count(BinaryFn::And), n == 8);
+    }
+}
+
+TEST_P(TargetCpuEmit, FirstLanesAtEveryWidth) {
+    for (int lanes : {2, 4, 8, 16, 32, 64, 128, 256}) {
+        Program q;
+        Builder c(q);
+        auto y = c.param("y", DType::U8, 0, Access::Write);
+        c.function("f", [&] {
+            c.store(y, c.i64(0), select(first_lanes(c.symbol("n"), lanes), c.literal(DType::U8, 1), c.literal(DType::U8, 0)));
+        });
+        auto m = compile_or_fail(q, f());
+        std::vector<uint8_t> out(static_cast<size_t>(lanes));
+        for (int64_t count : {int64_t{-5}, int64_t{0}, int64_t{1}, int64_t{lanes - 1}, int64_t{lanes}, int64_t{lanes + 1},
+                              std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+            run(m, "f", {{out.data()}, {count}});
+            for (int i = 0; i < lanes; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], i < count) << lanes << " " << count;
+        }
+    }
+}
+
+std::string level_name(const testing::TestParamInfo<int>& i) {
+    return std::string(name(machine_levels()[static_cast<size_t>(i.param)].level));
+}
+INSTANTIATE_TEST_SUITE_P(Levels, TargetCpuEmit, testing::Range(0, static_cast<int>(machine_levels().size())), level_name);
+
+// ---- texts ----
+
+TEST(TargetCpuObject, TextsForPeople) {
+    Program p;
+    Builder b(p);
+    auto x = b.param("x", DType::F32, 0), y = b.param("y", DType::F32, 1);
+    b.function("double_it", [&] { b.store(y, b.i64(0), b.load(x, b.i64(0), 4) + b.load(x, b.i64(0), 4)); });
+    auto object = compile_object(p, *features_at(Level::Baseline), {.want_ir = true, .want_assembly = true});
+    ASSERT_TRUE(object.ok());
+    EXPECT_NE(object->ir.find("define void @double_it("), std::string::npos);
+    EXPECT_NE(object->ir.find("fadd <4 x float>"), std::string::npos);
+    EXPECT_NE(object->assembly.find("double_it:"), std::string::npos);
+}
+
+TEST(TargetCpuObject, DamagedCodeIsAnError) {
+    EXPECT_FALSE(load_object("").ok());
+    EXPECT_FALSE(load_object("not an object").ok());
+    Program p;
+    Builder b(p);
+    b.function("f", [] {});
+    auto object = compile_object(p, host_features());
+    ASSERT_TRUE(object.ok());
+    for (size_t cut : {size_t{10}, size_t{64}, object->code.size() / 2})
+        EXPECT_FALSE(load_object(std::string_view(object->code).substr(0, cut)).ok()) << cut;
+    EXPECT_TRUE(load_object(object->code).ok());
+}
+
+TEST(TargetCpuObject, FaultyProgramsAreRefused) {
+    Program p;
+    Builder b(p);
+    auto x = b.param("x", DType::F32, 0, Access::Read);
+    b.function("f", [&] { b.store(x, b.i64(0), b.f32(1)); });
+    EXPECT_THROW((void)compile_object(p, host_features()), std::logic_error);
+}
+
+}  // namespace
+}  // namespace opwright::target::cpu
