@@ -4,13 +4,17 @@
 #include <vector>
 
 #include "base/result.h"
+#include "derive/shape.h"
 #include "math/program.h"
 
 namespace opwright::derive {
 
 struct ReferenceOutput {
     Tensor value;   // F64 for float outputs (unrounded), else the declared dtype
-    Tensor bound;   // F64, same shape: absolute error that a correct kernel may show (see docs/numerics.md); 0 for exact types
+    // F64, same shape: absolute error that a correct kernel may show (docs/numerics.md). 0: exactly this value, the sign
+    // of a zero included; infinity: anything (the case is ill-conditioned there). Integer outputs have bounds too where
+    // they depend on rounded floats, as an index of the largest of near-equal values does.
+    Tensor bound;
     Tensor terms;   // F64, same shape: sum of |terms| of the outermost sum feeding the element, |value| where there is none
 };
 
@@ -21,8 +25,10 @@ struct ReferenceOptions {
     int64_t max_operations = int64_t{1} << 36;  // refuses larger work with a clear error
 };
 
-// Inputs in the order of the program, dtypes as declared. Errors: shapes that do not bind (as bind_symbols), an index
-// outside its tensor (equation, index, value and extent named), too much work.
+// Inputs in the order of the program, dtypes as declared. Every access is made for every value of the indices it stands
+// under, whatever a `select` around it chooses. Errors: dtypes or shapes that do not bind (as bind_symbols), requirements,
+// an index outside its tensor (operator, tensor, dim, index and extent named), elements that no equation sets, too much
+// work.
 Result<std::vector<ReferenceOutput>> reference(const math::Program& p, const std::vector<Tensor>& inputs,
                                                const math::SymValues& given = {}, const ReferenceOptions& o = {});
 

@@ -1,0 +1,75 @@
+// Accumulators of reductions and scans over bounded values. A reduction may be split among several and merged: the value
+// is compensated, so the order does not show, and the bound holds for every order a kernel may choose.
+#pragma once
+#include <cstdint>
+
+#include "derive/bounded.h"
+
+namespace opwright::derive {
+
+// Rounding steps allowed to a sum of n terms: n - 1, so any order whatever, up to 4096 terms; beyond, 64*sqrt(n), which
+// still allows any order that keeps its longest chain of additions within that (docs/numerics.md).
+double allowed_steps(double n);
+
+// A sum of floats. `add` is the inner loop of the reference, hence inline.
+class SumAccumulator {
+public:
+    void add(Bounded x) {
+        const double t = s_ + x.v, z = t - s_;
+        c_ += (s_ - (t - z)) + (x.v - z);  // Knuth's TwoSum: exact error of the addition
+        s_ = t;
+        abs_ += std::fabs(x.v);
+        err_ += x.e;
+    }
+    // A term that may be infinite, NaN or without a bound.
+    void add_wild(Bounded x);
+    void merge(const SumAccumulator& o);
+    Bounded result(double n, const Rounding& c) const;
+    double terms() const { return abs_; }
+
+private:
+    double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
+    bool nan_ = false, plus_ = false, minus_ = false;
+};
+
+// Every other reduction of floats. doubt(): a term may or may not count (its condition is uncertain).
+class FloatAccumulator {
+public:
+    FloatAccumulator(math::ReduceOp op, const Rounding& c);
+    void add(Bounded x, int64_t position);
+    void doubt() { doubt_ = true; }
+    void merge(const FloatAccumulator& o);
+    Bounded result() const;            // of Prod, Max, Min
+    BoundedInt index() const;          // of the arg forms
+
+private:
+    math::ReduceOp op_;
+    const Rounding* c_;
+    Bounded best_;
+    int64_t position_ = 0;
+    double rival_;                     // furthest reach of a term that is not the best
+    double widest_ = 0;                // largest bound of any term
+    double up_ = 1, down_ = 1;         // product of the factors above and below 1: any partial product lies between
+    int64_t count_ = 0;
+    bool empty_ = true, nan_ = false, doubt_ = false;
+};
+
+// Reductions of integers and bools: exact, wrapping in type t.
+class IntAccumulator {
+public:
+    IntAccumulator(math::ReduceOp op, DType t);
+    void add(BoundedInt x, int64_t position);
+    void doubt() { error_ = __builtin_inf(); }
+    void merge(const IntAccumulator& o);
+    BoundedInt result() const;
+
+private:
+    bool better(int64_t a, int64_t b) const;
+    math::ReduceOp op_;
+    DType t_;
+    int64_t value_, position_ = 0;
+    double error_ = 0, widest_ = 0;
+    bool empty_ = true, certain_ = false;
+};
+
+}  // namespace opwright::derive
