@@ -1,0 +1,46 @@
+// The ceilings of this machine, measured: what a profile holds an operator's time against.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace opwright::runtime {
+class ThreadPool;
+}
+
+namespace opwright::explain {
+
+struct Machine {
+    std::string processor;  // the model's name
+    std::string level;      // vector level of the generated code: "baseline", "avx2", "avx512"
+    int threads = 1;
+
+    // Copying between two buffers that together take `working_set` bytes; bytes read plus bytes written, per second.
+    // In rising order; the last one is far larger than the caches.
+    struct Copy {
+        double working_set = 0, bandwidth = 0;
+    };
+    std::vector<Copy> copies;
+    double flops_f32 = 0;         // fused multiply-adds on f32, two operations each, per second
+    double dispatch_seconds = 0;  // handing an empty job to all threads: the floor of one kernel's launch
+    std::string measured_at;      // UTC, "2026-01-31 12:00:00"
+    bool from_cache = false;
+
+    double copy_bandwidth() const { return copies.empty() ? 0 : copies.back().bandwidth; }  // from and to memory
+    // The ceiling for data that take `bytes` in all: of the smallest measured working set that holds them.
+    double bandwidth(double bytes) const;
+};
+
+// Measures with all threads of the pool, in about half a second, each figure the best of several tries. Kept on disk
+// beside the compiled objects, for this processor, number of threads and version; `fresh` measures anew.
+// Error: the measuring kernel cannot be compiled.
+Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh = false);
+
+// "Intel(R) Xeon(R) Processor", from the kernel; "unknown processor" where it does not say.
+std::string processor_name();
+
+// Bytes of the largest cache that a processor can use; 0 where the kernel does not say.
+double largest_cache();
+
+}  // namespace opwright::explain
