@@ -88,7 +88,8 @@ typedef struct opw_options opw_options;
 OPW_API opw_options* opw_options_new(void);
 /* Sets one option by name; an unknown name or value is OPW_INVALID_ARGUMENT, with the names that exist in the text.
  *   threads      "1", "2", ...; "0" = as many as the process may use (default)
- *   cache        folder of compiled objects; "" = none; default: $OPWRIGHT_CACHE, else the user's cache folder
+ *   cache        "1" (default) keeps compiled objects on disk, in OPWRIGHT_CACHE_DIR, else the user's cache folder; "0"
+ *                does not
  *   vector       "auto" (default), "avx512", "avx2", "baseline": the widest vector unit to use
  *   warmup       profile: runs before the measured ones (default "3")
  *   repeats      profile: measured runs (default "10") */

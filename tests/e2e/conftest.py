@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(os.environ.get("OPWRIGHT_BUILD_DIR", ROOT / "build"))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples"), str(Path(__file__).parent)]
 
 
