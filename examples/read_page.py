@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 
@@ -46,13 +48,11 @@ def make_reader(open_model):
     class Engine:
         def __init__(self, settings):
             self.session = open_model(models()[settings.task_type.value])
-            self.seconds = 0.0
+            self.last_input = None
 
         def __call__(self, array):
-            start = time.perf_counter()
-            result = self.session.run(None, {self.session.inputs[0].name: array})[0]
-            self.seconds += time.perf_counter() - start
-            return result
+            self.last_input = array
+            return self.session.run(None, {self.session.inputs[0].name: array})[0]
 
         def have_key(self, key="character"):
             return self.session.metadata(key) is not None
@@ -83,6 +83,7 @@ def main():
     parser = argparse.ArgumentParser(description="Reads the text off a picture, every model run by Opwright.")
     parser.add_argument("picture", nargs="?", help="a PNG or JPEG (default: a photographed page)")
     parser.add_argument("--threads", type=int, default=0, help="0 (default): all cores")
+    parser.add_argument("--save-input", metavar="FILE", help="write what the detection model was given, as .npz")
     arguments = parser.parse_args()
     from opwright_session import OpwrightError, Session
 
@@ -99,6 +100,9 @@ def main():
         warm = time.perf_counter()
     except (OpwrightError, OSError) as error:
         sys.exit(f"error: {error}")
+    if arguments.save_input:
+        detector = reader.text_det.session
+        numpy.savez(arguments.save_input, **{detector.session.inputs[0].name: detector.last_input})
     for text, score, _ in lines:
         print(f"  {score:.3f}  {text}")
     print(
