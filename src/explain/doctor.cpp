@@ -234,7 +234,7 @@ std::string to_text(const DoctorReport& r) {
     for (const Machine& m : r.measured) {
         out += fmt::format("  {} thread{}\n", m.threads, m.threads == 1 ? "" : "s");
         line(out, "  copy", bandwidth_text(m));
-        line(out, "  multiply-add f32", fmt::format("{:.0f} GFLOP/s ({})", m.flops_f32 / 1e9, m.level));
+        line(out, "  f32 arithmetic", fmt::format("{:.0f} GFLOP/s of multiply-add ({})", m.flops_f32 / 1e9, m.level));
         line(out, "  starting a job", fmt::format("{:.2f} us", m.dispatch_seconds * 1e6));
     }
 
