@@ -60,5 +60,7 @@ struct Graph {
 
 // Level verifier: ids, order, dtypes and ranks of arguments against programs. Empty means well formed.
 std::vector<std::string> verify(const Graph& g);
+// Readable text, one line a node: "y: f32[n, 8] = gemm(x: f32[n, 4], w: f32[8, 4] const)    # Gemm fc1".
+std::string print(const Graph& g);
 
 }  // namespace opwright::graph

@@ -18,7 +18,8 @@ struct ImportOptions {
     std::map<std::string, Tensor> known_inputs;
     // Ranks/extents for inputs that the model leaves open, by input name; symbolic where absent.
     std::map<std::string, Shape> input_shapes;
-    std::string folder;                // for external data; empty: external data is refused
+    std::string folder;                // for external data; empty: the folder of parse_file, or refused
+    int64_t max_nodes = 1 << 20;       // operators after functions are inlined; more are refused
 };
 
 // Every node that cannot be imported, all at once.
@@ -29,12 +30,14 @@ struct ImportFailure {
     Diagnostic diagnostic;                     // for people; lists every unsupported node
     std::vector<UnsupportedNode> unsupported;  // empty when the file itself is at fault
     std::vector<std::string> needs_value;      // inputs whose values would let the import go on
+    std::vector<std::string> needs_shape;      // inputs whose rank the model leaves open and the options do not give
     bool malformed = false;
 };
 
 // A parsed model (protobuf), kept so that it can be specialised more than once.
 class Model;
 using ModelRef = std::shared_ptr<const Model>;
+// At most 2 GiB, the limit of the format (larger weights lie in external data, which are mapped when imported).
 Result<ModelRef> parse_file(const std::string& path);
 Result<ModelRef> parse_bytes(std::string_view bytes);
 
@@ -43,6 +46,7 @@ struct ModelValue {
     DType dtype;
     bool has_rank;
     std::vector<math::Sym> shape;              // symbols for open extents
+    std::string unsupported;                   // the type where it is no tensor of ours ("sequence"); no dtype then
 };
 // Declared inputs that are no initialisers, and outputs.
 std::vector<ModelValue> model_inputs(const Model& m);
