@@ -73,11 +73,11 @@ TEST_P(TargetCpuEmit, ScratchLocalBuffersAndStatus) {
     auto m = compile_or_fail(p, f());
     std::vector<int64_t> out(10);
     const int64_t size = 10;
-    EXPECT_EQ(m->kernel("f").scratch_bytes(&size), 64 + 192);
+    EXPECT_EQ(m->entry("f").scratch_bytes(&size), 64 + 192);
     EXPECT_EQ(run(m, "f", {{out.data()}, {size}}), 42);
     for (int64_t i = 0; i < size; ++i) EXPECT_EQ(out[static_cast<size_t>(i)], i + i * i + 100 + i);
     EXPECT_EQ(run(m, "f", {{out.data()}, {3}}), 0);
-    EXPECT_FALSE(m->kernel("g"));
+    EXPECT_FALSE(m->entry("g"));
 }
 
 TEST_P(TargetCpuEmit, UnrolledLoopsAndHoisting) {

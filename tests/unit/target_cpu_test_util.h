@@ -56,7 +56,7 @@ struct Call {
 
 // Runs all tasks in one call with scratch memory of the size asked for; returns the status.
 inline int64_t run(const ModuleRef& m, std::string_view name, const Call& c) {
-    const Kernel k = m->kernel(name);
+    const Entry k = m->entry(name);
     if (!k) {
         ADD_FAILURE() << "no kernel " << name;
         return -1;

@@ -24,7 +24,7 @@ struct Options {
 // What one call of a kernel needs. Pointers have the element's alignment at least; data are dense and row-major.
 struct Launch {
     std::span<const void* const> inputs;    // in the order of the Program; a packed constant's entry may be null
-    std::span<void* const> outputs;
+    std::span<void* const> outputs;         // overlap neither an input nor each other
     std::span<const int64_t> symbols;       // values of Program::symbols(), in that order
     void* workspace = nullptr;              // workspace_bytes(symbols) bytes, 64-byte aligned
 };

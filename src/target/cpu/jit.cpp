@@ -98,7 +98,7 @@ public:
     explicit LoadedModule(orc::JITDylib& library) : library_(library) {}
     ~LoadedModule() override { Session::get().unload(library_); }
 
-    Kernel kernel(std::string_view name) const override {
+    Entry entry(std::string_view name) const override {
         auto found = Session::get().lookup(library_, {std::string(name), std::string(name) + ".scratch"});
         if (!found) {
             llvm::consumeError(found.takeError());

@@ -20,7 +20,7 @@ using RunFn = void (*)(void* const* buffers, const int64_t* symbols, int64_t tas
                        int64_t* status);
 using ScratchFn = int64_t (*)(const int64_t* symbols);
 
-struct Kernel {
+struct Entry {
     RunFn run = nullptr;
     ScratchFn scratch_bytes = nullptr;
     explicit operator bool() const { return run != nullptr; }
@@ -49,8 +49,8 @@ Result<Object> compile_object(const loop::Program& program, const Features& feat
 class Module {
 public:
     virtual ~Module() = default;
-    // An empty kernel when the module has no function of that name.
-    virtual Kernel kernel(std::string_view name) const = 0;
+    // An empty entry when the module has no function of that name.
+    virtual Entry entry(std::string_view name) const = 0;
 };
 using ModuleRef = std::shared_ptr<const Module>;
 

@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedule/schedule.h"
+
+namespace opwright::schedule {
+using namespace math;
+
+namespace {
+
+// Points of a task of a nest whose equations all cover just the grid: some microseconds of work.
+constexpr int64_t kMapChunk = 8192;     // plain maps
+constexpr int64_t kReduceChunk = 512;   // reductions at each point, or temporaries of the chunk that should stay in L1
+
+// Collects what the lane choice weighs: loads and the operations around them.
+struct Body {
+    std::vector<ExprId> loads, reduces;
+    int special = 0, operations = 0;
+    size_t widest = 1;  // bytes of the widest value computed on lanes
+    bool arg_reduce = false;
+};
+Body inspect(const Program& p, ExprId root) {
+    Body b;
+    std::vector<bool> seen(p.expr_count());
+    std::vector<std::pair<ExprId, bool>> stack{{root, false}};  // expression, inside an index
+    while (!stack.empty()) {
+        auto [e, index] = stack.back();
+        stack.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const Expr& x = p.expr(e);
+        if (!index && x.kind != ExprKind::Index && x.kind != ExprKind::Size && x.kind != ExprKind::Literal)
+            b.widest = std::max(b.widest, size_of(compute_type(x.dtype)));
+        if (x.kind == ExprKind::Load) b.loads.push_back(e);
+        if (x.kind == ExprKind::Reduce) {
+            b.reduces.push_back(e);
+            b.arg_reduce |= is_arg(x.reduce);
+        }
+        if (x.kind == ExprKind::Call) {
+            ++b.operations;
+            if (info(x.fn).cost == CostClass::Special) ++b.special;
+        }
+        const size_t rank = x.kind == ExprKind::Load || x.kind == ExprKind::Inside ? p.tensors[x.ref].shape.size() : 0;
+        for (size_t i = 0; i < x.args.size(); ++i) stack.push_back({x.args[i], index || i < rank});
+    }
+    return b;
+}
+
+// Element stride of an access along v: nullopt when it is not affine.
+std::optional<Sym> stride_along(const Program& p, const std::vector<Sym>& shape, const ExprId* at, VarId v) {
+    Sym r = 0, step = 1;
+    for (size_t d = shape.size(); d-- > 0;) {
+        const auto f = affine(p, at[d]);
+        if (!f) {
+            for (VarId w : p.free_vars(at[d]))
+                if (w == v) return std::nullopt;
+        } else {
+            r = r + f->coefficient(v) * step;
+        }
+        step = step * shape[d];
+    }
+    return r;
+}
+
+int score(const Program& p, const Equation& q, const Body& body, VarId v, bool reduces) {
+    int s = 0;
+    for (ExprId e : body.loads) {
+        const Expr& x = p.expr(e);
+        const auto stride = stride_along(p, p.tensors[x.ref].shape, x.args.data(), v);
+        s += !stride ? -3 : stride->is(1) ? 4 : stride->is(0) ? 1 : -3;
+    }
+    if (!reduces) {
+        const auto stride = stride_along(p, p.tensors[q.lhs].shape, q.at.data(), v);
+        s += !stride ? -4 : stride->is(1) ? 4 : -4;
+    }
+    const int64_t extent = p.vars[v].extent.upper();
+    if (extent <= 1) s -= 100;
+    else if (extent < 4) s -= 6;
+    return s;
+}
+
+int lanes_for(const target::Machine& m, size_t bytes, const Sym& extent) {
+    int lanes = std::max<int>(1, m.vector_bytes / static_cast<int>(std::max<size_t>(bytes, 1)));
+    lanes = std::min(lanes, 64);
+    // A short row does not want more lanes than elements (rounded up to a power of two).
+    while (lanes > 1 && extent.upper() <= lanes / 2) lanes /= 2;
+    return lanes;
+}
+
+EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q, const target::Machine& m, bool chunked) {
+    const Program& p = k.program;
+    const Body body = inspect(p, q.rhs);
+    EquationPlan plan;
+    const bool scan = p.expr(q.rhs).kind == ExprKind::Scan;
+    const std::vector<VarId> free_order = q.update == Update::Set ? q.vars : independent_vars(p, q);
+    int best = -50;
+    for (VarId v : free_order) {
+        const bool in_grid = std::find(nest.grid.begin(), nest.grid.end(), v) != nest.grid.end();
+        if (in_grid && !(chunked && v == nest.grid.back())) continue;
+        if (scan && v == p.expr(q.rhs).vars[0]) continue;
+        const int s = score(p, q, body, v, false);
+        if (s >= best) {  // later variables are further in: they win ties
+            best = s;
+            plan.lane = v;
+        }
+    }
+    if (!body.arg_reduce && !scan && q.update == Update::Set) {
+        for (ExprId e : body.reduces)
+            for (VarId v : p.expr(e).vars) {
+                const int s = score(p, q, body, v, true);
+                if (s <= best && plan.lane != kNone) continue;
+                best = s;
+                plan.lane = v;
+                plan.lane_reduces = true;
+            }
+    }
+    if (plan.lane == kNone || best < -20) return {};
+    plan.lanes = lanes_for(m, body.widest, p.vars[plan.lane].extent);
+    if (plan.lanes == 1) return {};
+    plan.unroll = body.special > 1 || body.operations > 24 ? 1 : body.special == 1 || body.operations > 8 ? 2 : 4;
+    while (plan.unroll > 1 && p.vars[plan.lane].extent.upper() < static_cast<int64_t>(plan.lanes) * plan.unroll)
+        plan.unroll /= 2;
+    return plan;
+}
+
+// The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen for
+// little waste on known extents.
+ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const target::Machine& m) {
+    const Program& p = k.program;
+    const DType type = accumulate_type(p.expr(c.reduce).dtype);
+    ContractPlan plan;
+    plan.lanes = std::max<int>(1, m.vector_bytes / static_cast<int>(size_of(type)));
+    Sym rows = 1, columns = 1, depth = 1;
+    for (VarId v : c.m) rows = rows * p.vars[v].extent;
+    for (VarId v : c.n) columns = columns * p.vars[v].extent;
+    for (VarId v : c.k) depth = depth * p.vars[v].extent;
+    plan.nv = columns.upper() <= plan.lanes ? 1 : 2;
+    const int limit = plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
+    plan.mr = limit;
+    if (auto n = rows.constant(); n && *n > 0) {
+        int64_t best = INT64_MAX;
+        for (int mr = limit; mr >= std::max(1, limit / 2); --mr) {
+            const int64_t padded = (*n + mr - 1) / mr * mr;
+            if (padded < best) {
+                best = padded;
+                plan.mr = mr;
+            }
+        }
+        if (*n < plan.mr) plan.mr = static_cast<int>(*n);
+    }
+    const int64_t nr = static_cast<int64_t>(plan.nv) * plan.lanes;
+    plan.kc = 256;
+    if (auto n = depth.constant(); n && *n > 0) {
+        const int64_t blocks = (*n + 383) / 384;
+        plan.kc = (*n + blocks - 1) / blocks;
+    }
+    plan.nt = (256 + nr - 1) / nr * nr;
+    plan.mt = (240 + plan.mr - 1) / plan.mr * plan.mr;
+    if (auto n = rows.constant(); n && *n <= 512) plan.mt = (*n + plan.mr - 1) / plan.mr * plan.mr;
+    if (auto n = columns.constant(); n && *n < plan.nt) plan.nt = std::max(nr, (*n + nr - 1) / nr * nr);
+    return plan;
+}
+}  // namespace
+
+Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
+    Schedule s;
+    const Program& p = k.program;
+    for (const Nest& nest : k.nests) {
+        NestPlan plan;
+        plan.grid_tile.assign(nest.grid.size(), 1);
+        if (nest.contraction) {
+            plan.contract = plan_contraction(k, *nest.contraction, m);
+            s.summary += fmt::format("{}packed contraction {}x{} lanes {} depth {}", s.summary.empty() ? "" : "; ",
+                                     plan.contract.mr, plan.contract.nv * plan.contract.lanes, plan.contract.lanes,
+                                     plan.contract.kc);
+        } else {
+            // Every equation covers just the grid: the innermost grid variable is cut into chunks that lanes run over.
+            const bool flat = !nest.grid.empty() && std::all_of(nest.equations.begin(), nest.equations.end(), [&](uint32_t i) {
+                const Equation& q = p.equations[i];
+                return q.vars.size() == nest.grid.size();
+            });
+            std::string how;
+            bool heavy = !nest.local.empty(), folded = false;
+            for (uint32_t i : nest.equations) {
+                plan.equations.push_back(plan_equation(k, nest, p.equations[i], m, flat));
+                const EquationPlan& e = plan.equations.back();
+                folded |= e.lane_reduces;
+                heavy |= !inspect(p, p.equations[i].rhs).reduces.empty();
+                if (how.empty() || e.lanes > 1)
+                    how = e.lane == kNone ? "scalar"
+                                          : fmt::format("{} lanes along {}{}", e.lanes, p.vars[e.lane].name,
+                                                        e.lane_reduces ? " (folded)" : "");
+            }
+            if (flat) {
+                int64_t chunk = folded ? 1 : heavy ? kReduceChunk : kMapChunk;
+                if (auto n = p.vars[nest.grid.back()].extent.constant()) chunk = std::max<int64_t>(1, std::min(chunk, *n));
+                plan.grid_tile.back() = chunk;
+            }
+            s.summary += fmt::format("{}{} {}, {}", s.summary.empty() ? "" : "; ", flat ? "map of" : "rows of",
+                                     nest.equations.size() == 1 ? "1 equation" : fmt::format("{} equations", nest.equations.size()), how);
+        }
+        s.nests.push_back(std::move(plan));
+    }
+    return s;
+}
+
+std::string print(const Schedule& s, const Kernel& k) {
+    std::string r;
+    for (size_t i = 0; i < s.nests.size(); ++i) {
+        const Nest& nest = k.nests[i];
+        const NestPlan& plan = s.nests[i];
+        r += fmt::format("nest {}: grid [", i);
+        for (size_t g = 0; g < nest.grid.size(); ++g)
+            r += fmt::format("{}{}:{}", g ? ", " : "", k.program.vars[nest.grid[g]].name, plan.grid_tile[g]);
+        r += "]\n";
+        if (nest.contraction) {
+            const ContractPlan& c = plan.contract;
+            r += fmt::format("  contract: register tile {}x{} ({} vectors of {}), cache tile {}x{}, depth {}\n", c.mr,
+                             c.nv * c.lanes, c.nv, c.lanes, c.mt, c.nt, c.kc);
+            continue;
+        }
+        for (size_t j = 0; j < nest.equations.size(); ++j) {
+            const EquationPlan& e = plan.equations[j];
+            const std::string& name = k.program.tensors[k.program.equations[nest.equations[j]].lhs].name;
+            if (e.lane == kNone) r += fmt::format("  {}: scalar\n", name);
+            else
+                r += fmt::format("  {}: {} lanes along {}{}, unroll {}\n", name, e.lanes, k.program.vars[e.lane].name,
+                                 e.lane_reduces ? " (partial results folded at the end)" : "", e.unroll);
+        }
+    }
+    return r;
+}
+
+}  // namespace opwright::schedule

@@ -1,0 +1,193 @@
+#include "schedule/kernel.h"
+
+#include <algorithm>
+#include <set>
+
+#include "schedule/hoist.h"
+
+namespace opwright::schedule {
+using namespace math;
+
+namespace {
+
+bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+struct Read {
+    TensorId tensor;
+    std::vector<ExprId> at;
+};
+std::vector<Read> reads_of(const Program& p, ExprId root) {
+    std::vector<Read> r;
+    std::vector<bool> seen(p.expr_count());
+    std::vector<ExprId> stack{root};
+    while (!stack.empty()) {
+        const ExprId e = stack.back();
+        stack.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const Expr& x = p.expr(e);
+        if (x.kind == ExprKind::Load)
+            r.push_back({x.ref, {x.args.begin(), x.args.begin() + static_cast<long>(p.tensors[x.ref].shape.size())}});
+        for (ExprId a : x.args) stack.push_back(a);
+    }
+    return r;
+}
+VarId scan_var(const Program& p, const Equation& q) {
+    return p.expr(q.rhs).kind == ExprKind::Scan ? p.expr(q.rhs).vars[0] : kNone;
+}
+
+// A nest being grown. Grid variables are those of its first equation; `names` maps each later equation's variables.
+struct Growing {
+    std::vector<uint32_t> equations;
+    std::vector<VarId> grid;
+    std::vector<std::map<VarId, VarId>> names;             // per equation: its variable -> grid variable
+    std::map<TensorId, std::vector<VarId>> written;        // per dim the grid variable there, or kNone
+    bool closed = false;                                   // takes no further equation
+};
+
+class Former {
+public:
+    explicit Former(const Program& p) : p_(p) {}
+
+    Kernel run() {
+        for (uint32_t i = 0; i < p_.equations.size(); ++i)
+            if (nests_.empty() || !join(nests_.back(), i)) open(i);
+        return build();
+    }
+
+private:
+    void open(uint32_t i) {
+        const Equation& q = p_.equations[i];
+        Growing n;
+        n.equations = {i};
+        n.grid = q.update == Update::Set ? q.vars : independent_vars(p_, q);
+        std::erase(n.grid, scan_var(p_, q));
+        n.closed = q.update != Update::Set || match_contraction(p_, q).has_value();
+        n.names.emplace_back();
+        for (VarId v : n.grid) n.names[0][v] = v;
+        record(n, q, n.names[0]);
+        nests_.push_back(std::move(n));
+    }
+
+    void record(Growing& n, const Equation& q, const std::map<VarId, VarId>& names) {
+        std::vector<VarId> dims;
+        for (ExprId a : q.at) {
+            const Expr& e = p_.expr(a);
+            auto it = e.kind == ExprKind::Index ? names.find(e.ref) : names.end();
+            dims.push_back(it == names.end() ? kNone : it->second);
+        }
+        n.written[q.lhs] = std::move(dims);
+    }
+
+    bool join(Growing& n, uint32_t i) {
+        const Equation& q = p_.equations[i];
+        if (n.closed || q.update != Update::Set || match_contraction(p_, q)) return false;
+        if (n.written.count(q.lhs)) return false;
+        std::map<VarId, VarId> names;
+        std::set<VarId> lost;
+        bool reads_nest = false;
+        for (const Read& r : reads_of(p_, q.rhs)) {
+            auto w = n.written.find(r.tensor);
+            if (w == n.written.end()) continue;
+            reads_nest = true;
+            for (size_t d = 0; d < r.at.size(); ++d) {
+                const VarId g = w->second[d];
+                if (g == kNone) continue;
+                const Expr& e = p_.expr(r.at[d]);
+                const bool plain = e.kind == ExprKind::Index && has(q.vars, e.ref) && e.ref != scan_var(p_, q);
+                if (!plain) { lost.insert(g); continue; }
+                auto [it, fresh] = names.emplace(e.ref, g);
+                if (!fresh && it->second != g) { lost.insert(g); lost.insert(it->second); }
+                for (auto& [v, other] : names)
+                    if (other == g && v != e.ref) lost.insert(g);
+            }
+        }
+        if (!reads_nest) return false;
+        std::vector<VarId> grid;
+        for (VarId g : n.grid)
+            if (!lost.count(g) && std::any_of(names.begin(), names.end(), [&](auto& x) { return x.second == g; }))
+                grid.push_back(g);
+        if (grid.empty()) return false;
+        std::erase_if(names, [&](auto& x) { return !has(grid, x.second); });
+        n.grid = std::move(grid);
+        for (auto& m : n.names) std::erase_if(m, [&](auto& x) { return !has(n.grid, x.second); });
+        for (auto& [t, dims] : n.written)
+            for (VarId& g : dims)
+                if (g != kNone && !has(n.grid, g)) g = kNone;
+        n.equations.push_back(i);
+        record(n, q, names);
+        n.names.push_back(std::move(names));
+        return true;
+    }
+
+    Kernel build() {
+        Kernel k;
+        Program& r = k.program;
+        r.name = p_.name;
+        r.doc = p_.doc;
+        r.tensors = p_.tensors;
+        r.inputs = p_.inputs;
+        r.outputs = p_.outputs;
+        r.vars = p_.vars;
+        std::map<TensorId, size_t> writer;
+        for (size_t n = 0; n < nests_.size(); ++n) {
+            Nest nest;
+            nest.grid = nests_[n].grid;
+            for (size_t j = 0; j < nests_[n].equations.size(); ++j) {
+                const Equation& q = p_.equations[nests_[n].equations[j]];
+                Rewriter w{.from = p_, .into = r};
+                for (TensorId t = 0; t < p_.tensors.size(); ++t) w.tensors[t] = t;
+                for (VarId v = 0; v < p_.vars.size(); ++v) w.bound[v] = v;  // all variables keep their identity ...
+                for (auto& [v, g] : nests_[n].names[j]) w.bound[v] = g;     // ... but those of the shared grid
+                Equation e = q;
+                for (ExprId& a : e.at) a = w(a);
+                e.rhs = w(q.rhs);
+                for (VarId& v : e.vars) v = w.bound.at(v);
+                writer[q.lhs] = n;
+                nest.equations.push_back(static_cast<uint32_t>(r.equations.size()));
+                r.equations.push_back(std::move(e));
+            }
+            if (nest.equations.size() == 1) nest.contraction = match_contraction(r, r.equations[nest.equations[0]]);
+            k.nests.push_back(std::move(nest));
+        }
+        // A temporary is local when only the nest that writes it reads it.
+        std::set<TensorId> shared;
+        for (size_t n = 0; n < k.nests.size(); ++n)
+            for (uint32_t i : k.nests[n].equations) {
+                const Equation& e = r.equations[i];
+                std::vector<TensorId> used = r.reads(e.rhs);
+                for (ExprId a : e.at)
+                    for (TensorId t : r.reads(a)) used.push_back(t);
+                if (e.update != Update::Set) used.push_back(e.lhs);
+                for (TensorId t : used)
+                    if (r.tensors[t].role == Role::Temp && (!writer.count(t) || writer[t] != n || e.update != Update::Set))
+                        shared.insert(t);
+            }
+        for (TensorId t = 0; t < r.tensors.size(); ++t) {
+            if (r.tensors[t].role != Role::Temp || !writer.count(t)) continue;
+            if (shared.count(t)) k.workspace.push_back(t);
+            else k.nests[writer[t]].local.push_back(t);
+        }
+        return k;
+    }
+
+    const Program& p_;
+    std::vector<Growing> nests_;
+};
+}  // namespace
+
+std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
+    std::vector<VarId> r;
+    for (ExprId a : q.at) {
+        const auto f = affine(p, a);
+        if (!f || f->terms.size() != 1 || f->terms[0].second.is(0)) continue;
+        if (!f->terms[0].second.is_const()) continue;
+        const VarId v = f->terms[0].first;
+        if (!has(r, v)) r.push_back(v);
+    }
+    return r;
+}
+
+Kernel form_kernel(const Program& p) { return Former(collapse(hoist(p))).run(); }
+
+}  // namespace opwright::schedule

@@ -1,0 +1,323 @@
+#include "target/cpu/cpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "loop/print.h"
+#include "loop/verify.h"
+#include "runtime/thread_pool.h"
+#include "schedule/schedule.h"
+#include "target/cpu/features.h"
+#include "target/cpu/jit.h"
+#include "target/cpu/lower.h"
+#include "tile/apply.h"
+
+namespace opwright::target::cpu {
+using namespace math;
+
+namespace {
+
+// Below this many scalar operations a thread gains nothing from taking a task.
+constexpr int64_t kPointsPerTask = 32768;
+
+// What equal programs share: machine code and how to call it.
+struct Code {
+    schedule::Kernel kernel;
+    Lowered lowered;
+    std::string schedule_text, tile_text, loop_text, llvm_text, asm_text, summary;
+    ModuleRef module;
+    std::vector<Entry> stages, packs;
+    std::vector<size_t> symbol_of;            // loop symbol -> position in the request's symbol values
+    std::vector<std::string> symbol_names;    // of the request's program, in order
+    std::vector<std::vector<Sym>> not_empty;  // shapes of tensors that folded-back accesses read
+    std::vector<bool> only_packed;            // by input: read through packed panels alone
+    std::optional<Diagnostic> failure;
+};
+
+class CpuKernel final : public Kernel {
+public:
+    explicit CpuKernel(std::shared_ptr<const Code> code) : code_(std::move(code)), packed_(code_->kernel.program.inputs.size()) {}
+
+    int64_t workspace_bytes(std::span<const int64_t> symbols) const override { return sizes(symbols)->workspace; }
+
+    Status run(const Launch& l, runtime::ThreadPool& pool) const override {
+        const Program& p = code_->kernel.program;
+        const auto s = sizes(l.symbols);
+        if (s->empty_read)
+            return Diagnostic(fmt::format("{} reads a tensor that has no elements, where its declaration folds every index back inside.", p.name),
+                              {}, "Give it inputs with at least one element.");
+        if (!code_->packs.empty() && !is_packed_.load(std::memory_order_acquire)) {
+            std::lock_guard lock(pack_mutex_);
+            if (!is_packed_.load(std::memory_order_relaxed)) pack(l.inputs, pool);
+        }
+        std::vector<void*> arguments = pointers(l.inputs, l.outputs, l.workspace, *s);
+        std::atomic<int64_t> fault{0};
+        for (size_t i = 0; i < code_->stages.size(); ++i) {
+            const Entry& f = code_->stages[i];
+            const int64_t tasks = s->tasks[i];
+            if (tasks <= 0) continue;
+            const int64_t grain = std::max<int64_t>(1, kPointsPerTask / std::max<int64_t>(1, s->points[i] / tasks));
+            const auto scratch = static_cast<size_t>(f.scratch_bytes(s->symbols.data()));
+            pool.parallel_for(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
+                int64_t status = 0;
+                f.run(arguments.data(), s->symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
+                if (status != 0) fault.store(status, std::memory_order_relaxed);
+            });
+            if (const int64_t status = fault.load()) return Diagnostic(code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
+                "Check the values of the index tensor against the extent of the dimension that it indexes.");
+        }
+        return ok_status();
+    }
+
+    bool pack_constants(std::span<const void* const> constants, runtime::ThreadPool& pool) override {
+        if (code_->packs.empty()) return false;
+        for (const Pack& k : code_->lowered.packs)
+            for (TensorId t : k.reads) {
+                const auto& in = code_->kernel.program.inputs;
+                const auto at = std::find(in.begin(), in.end(), t);
+                if (at != in.end() && !constants[static_cast<size_t>(at - in.begin())]) return false;
+            }
+        std::lock_guard lock(pack_mutex_);
+        if (!is_packed_.load()) pack(constants, pool);
+        packed_ = code_->only_packed;
+        return true;
+    }
+    const std::vector<bool>& packed() const override { return packed_; }
+
+    std::string text(const std::string& level) const override {
+        if (level == "schedule") return code_->schedule_text;
+        if (level == "tile") return code_->tile_text;
+        if (level == "loop") return code_->loop_text;
+        if (level == "llvm") return code_->llvm_text;
+        if (level == "asm") return code_->asm_text;
+        return {};
+    }
+    std::string schedule_summary() const override { return code_->summary; }
+
+private:
+    // What follows from the symbols' values; kept for the last values seen, since models run at one size again and again.
+    struct Sizes {
+        std::vector<int64_t> request, symbols, tasks, points, temp_offset;
+        int64_t workspace = 0;
+        bool empty_read = false;
+    };
+    std::shared_ptr<const Sizes> sizes(std::span<const int64_t> values) const {
+        std::lock_guard lock(sizes_mutex_);
+        if (last_ && std::equal(values.begin(), values.end(), last_->request.begin(), last_->request.end())) return last_;
+        auto s = std::make_shared<Sizes>();
+        s->request.assign(values.begin(), values.end());
+        SymValues named;
+        for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = values[i];
+        const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
+        for (size_t i : code_->symbol_of) s->symbols.push_back(values[i]);
+        for (const Stage& st : code_->lowered.stages) {
+            s->tasks.push_back(value(st.tasks));
+            s->points.push_back(value(st.points));
+        }
+        for (TensorId t : code_->kernel.workspace) {
+            const TensorInfo& info = code_->kernel.program.tensors[t];
+            s->temp_offset.push_back(s->workspace);
+            int64_t bytes = static_cast<int64_t>(size_of(compute_type(info.dtype)));
+            for (const Sym& d : info.shape) bytes *= std::max<int64_t>(0, value(d));
+            s->workspace += (bytes + 63) / 64 * 64;
+        }
+        for (const auto& shape : code_->not_empty) s->empty_read |= value(product(shape)) == 0;
+        s->empty_read &= std::any_of(s->tasks.begin(), s->tasks.end(), [](int64_t n) { return n > 0; });
+        last_ = s;
+        return s;
+    }
+
+    std::vector<void*> pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, const Sizes& s) const {
+        const Program& p = code_->kernel.program;
+        std::vector<void*> r;
+        for (const Argument& a : code_->lowered.arguments) {
+            if (a.kind == Argument::Kind::Packed) {
+                r.push_back(a.packed < panels_.size() ? const_cast<void*>(panels_[a.packed].data()) : nullptr);
+                continue;
+            }
+            const auto find = [&](const std::vector<TensorId>& v) { return static_cast<size_t>(std::find(v.begin(), v.end(), a.tensor) - v.begin()); };
+            const TensorInfo& t = p.tensors[a.tensor];
+            switch (t.role) {
+                case Role::Input: r.push_back(const_cast<void*>(inputs[find(p.inputs)])); break;
+                case Role::Output: r.push_back(outputs.empty() ? nullptr : outputs[find(p.outputs)]); break;
+                case Role::Constant: r.push_back(const_cast<void*>(t.data.data())); break;
+                case Role::Temp:
+                    r.push_back(workspace ? static_cast<char*>(workspace) + s.temp_offset[find(code_->kernel.workspace)] : nullptr);
+                    break;
+            }
+        }
+        return r;
+    }
+
+    void pack(std::span<const void* const> inputs, runtime::ThreadPool& pool) const {
+        Sizes none;
+        none.symbols.assign(code_->symbol_of.size(), 0);  // extents of packed constants are numbers
+        for (const Pack& k : code_->lowered.packs) panels_.emplace_back(k.dtype, Shape{k.elements.constant().value()});
+        std::vector<void*> arguments = pointers(inputs, {}, nullptr, none);
+        for (size_t i = 0; i < code_->packs.size(); ++i) {
+            const Entry& f = code_->packs[i];
+            const auto scratch = static_cast<size_t>(f.scratch_bytes(none.symbols.data()));
+            pool.parallel_for(code_->lowered.packs[i].tasks.constant().value(), 4, [&](int64_t begin, int64_t end, int worker) {
+                int64_t status = 0;
+                f.run(arguments.data(), none.symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
+            });
+        }
+        is_packed_.store(true, std::memory_order_release);
+    }
+
+    std::shared_ptr<const Code> code_;
+    std::vector<bool> packed_;
+    mutable std::mutex sizes_mutex_, pack_mutex_;
+    mutable std::shared_ptr<const Sizes> last_;
+    mutable std::vector<Tensor> panels_;
+    mutable std::atomic<bool> is_packed_{false};
+};
+
+// Inputs that only packed factors of contractions read.
+std::vector<bool> only_packed(const schedule::Kernel& k, const Lowered& l) {
+    const Program& p = k.program;
+    std::vector<bool> through_panels(p.tensors.size()), otherwise(p.tensors.size());
+    for (const Pack& pack : l.packs)
+        for (TensorId t : pack.reads) through_panels[t] = true;
+    for (size_t n = 0; n < k.nests.size(); ++n)
+        for (uint32_t i : k.nests[n].equations) {
+            std::vector<ExprId> stops;
+            if (k.nests[n].contraction)
+                for (const Pack& pack : l.packs) {
+                    if (pack.function == fmt::format("nest{}_pack_a", n)) stops.push_back(k.nests[n].contraction->a);
+                    if (pack.function == fmt::format("nest{}_pack_b", n)) stops.push_back(k.nests[n].contraction->b);
+                }
+            std::vector<bool> seen(p.expr_count());
+            std::vector<ExprId> stack(p.equations[i].at);
+            stack.push_back(p.equations[i].rhs);
+            while (!stack.empty()) {
+                const ExprId e = stack.back();
+                stack.pop_back();
+                if (seen[e] || std::find(stops.begin(), stops.end(), e) != stops.end()) continue;
+                seen[e] = true;
+                if (p.expr(e).kind == ExprKind::Load) otherwise[p.expr(e).ref] = true;
+                for (ExprId a : p.expr(e).args) stack.push_back(a);
+            }
+        }
+    std::vector<bool> r;
+    for (TensorId t : p.inputs) r.push_back(through_panels[t] && !otherwise[t]);
+    return r;
+}
+
+std::vector<std::vector<Sym>> folded_reads(const Program& p) {
+    std::vector<std::vector<Sym>> r;
+    for (ExprId e = 0; e < p.expr_count(); ++e) {
+        const Expr& x = p.expr(e);
+        if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value) r.push_back(p.tensors[x.ref].shape);
+    }
+    return r;
+}
+
+void must_be_sound(const std::vector<std::string>& problems, const char* level) {
+    if (!problems.empty()) throw std::logic_error(fmt::format("the {} level is not well formed: {}", level, problems[0]));
+}
+
+std::shared_ptr<Code> build(const Request& request, const Features& features, bool use_cache) {
+    auto code = std::make_shared<Code>();
+    const target::Machine machine{.vector_bytes = features.vector_bytes, .vector_registers = features.registers};
+    code->kernel = schedule::form_kernel(*request.program);
+    schedule::Schedule plan = schedule::default_cpu_schedule(code->kernel, machine);
+    code->summary = plan.summary;
+    if (request.keep_text) code->schedule_text = schedule::print(plan, code->kernel);
+    auto tiles = tile::apply(code->kernel, std::move(plan), machine);
+    if (!tiles.ok()) {
+        code->failure = tiles.error();
+        return code;
+    }
+    must_be_sound(tile::verify(*tiles), "tile");
+    if (request.keep_text) code->tile_text = tile::print(*tiles);
+    std::vector<bool> constant(code->kernel.program.tensors.size());
+    for (size_t i = 0; i < request.constant_inputs.size(); ++i) constant[code->kernel.program.inputs[i]] = request.constant_inputs[i];
+    for (TensorId t = 0; t < constant.size(); ++t) constant[t] = constant[t] || code->kernel.program.tensors[t].role == Role::Constant;
+    code->lowered = lower(*tiles, constant);
+    must_be_sound(loop::verify(code->lowered.program), "loop");
+    if (request.keep_text) {
+        code->loop_text = loop::print(code->lowered.program);
+        auto object = compile_object(code->lowered.program, features, {.want_ir = true, .want_assembly = true});
+        if (object.ok()) {
+            code->llvm_text = std::move(object->ir);
+            code->asm_text = std::move(object->assembly);
+        }
+    }
+    auto module = use_cache ? cpu::compile(code->lowered.program, features) : [&]() -> Result<ModuleRef> {
+        OPW_TRY(Object o, compile_object(code->lowered.program, features));
+        return load_object(o.code);
+    }();
+    if (!module.ok()) {
+        code->failure = module.error();
+        return code;
+    }
+    code->module = *module;
+    for (const Stage& s : code->lowered.stages) code->stages.push_back(code->module->entry(s.function));
+    for (const Pack& s : code->lowered.packs) code->packs.push_back(code->module->entry(s.function));
+    code->symbol_names = request.program->symbols();
+    for (const loop::Symbol& s : code->lowered.program.symbols)
+        code->symbol_of.push_back(static_cast<size_t>(std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
+    code->not_empty = folded_reads(code->kernel.program);
+    code->only_packed = only_packed(code->kernel, code->lowered);
+    return code;
+}
+}  // namespace
+
+std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const Options& o) {
+    Features features = host_features();
+    if (!o.level.empty()) {
+        const auto level = level_from_name(o.level);
+        const auto lower = level ? features_at(*level) : std::nullopt;
+        if (!lower) {
+            const Diagnostic d(fmt::format("This processor has no vector level \"{}\".", o.level), {}, "Choose baseline, avx2 or avx512, as `opwright doctor` lists them.");
+            return std::vector<Result<KernelRef>>(requests.size(), Result<KernelRef>(d));
+        }
+        features = *lower;
+    }
+    // Equal requests share one Code.
+    std::unordered_map<std::string, size_t> first;
+    std::vector<size_t> representative(requests.size()), unique;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        std::string key = requests[i].program->canonical();
+        for (bool c : requests[i].constant_inputs) key += c ? '1' : '0';
+        auto [it, fresh] = first.emplace(std::move(key), unique.size());
+        if (fresh) unique.push_back(i);
+        representative[i] = it->second;
+    }
+    std::vector<std::shared_ptr<Code>> codes(unique.size());
+    std::atomic<size_t> next{0};
+    std::exception_ptr bug;
+    std::mutex bug_mutex;
+    const auto work = [&] {
+        for (size_t u; (u = next.fetch_add(1)) < unique.size();) {
+            try {
+                codes[u] = build(requests[unique[u]], features, o.cache);
+            } catch (...) {
+                std::lock_guard lock(bug_mutex);
+                if (!bug) bug = std::current_exception();
+            }
+        }
+    };
+    const int threads = std::min<int>(o.compile_threads > 0 ? o.compile_threads : runtime::available_processors(), static_cast<int>(unique.size()));
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) others.emplace_back(work);
+    work();
+    for (std::thread& t : others) t.join();
+    if (bug) std::rethrow_exception(bug);
+
+    std::vector<Result<KernelRef>> out;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const auto& code = codes[representative[i]];
+        if (code->failure) out.emplace_back(*code->failure);
+        else out.emplace_back(KernelRef(std::make_shared<CpuKernel>(code)));
+    }
+    return out;
+}
+
+}  // namespace opwright::target::cpu

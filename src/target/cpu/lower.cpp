@@ -1,0 +1,418 @@
+#include "target/cpu/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "target/cpu/lower_nest.h"
+
+namespace opwright::target::cpu {
+using namespace math;
+using LExpr = loop::Expr;
+using loop::BinaryFn;
+using tile::Stmt;
+using tile::StmtKind;
+
+std::vector<Sym> dense_strides(const std::vector<Sym>& shape) {
+    std::vector<Sym> s(shape.size(), 1);
+    for (size_t d = shape.size(); d-- > 1;) s[d - 1] = s[d] * shape[d];
+    return s;
+}
+
+Sym task_count(const tile::Nest& nest, const math::Program& p) {
+    Sym n = 1;
+    for (const tile::GridAxis& g : nest.grid) n = n * ceil_div(p.vars[g.var].extent, g.tile);
+    return n;
+}
+
+void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges,
+                   const std::function<void()>& body) {
+    loop::Builder& b = c.b;
+    b.loop("task", b.task_begin(), b.task_end(), 1, [&](LExpr task) {
+        const Point::Scope scope = point.save();
+        LExpr rest = task;
+        for (size_t g = nest.grid.size(); g-- > 0;) {
+            const tile::GridAxis& axis = nest.grid[g];
+            const Sym count = ceil_div(c.math.vars[axis.var].extent, axis.tile);
+            LExpr i = rest;
+            if (count.is(1)) {
+                i = b.i64(0);
+            } else if (g > 0) {
+                const LExpr n = point.sym(count);
+                i = b.let(c.math.vars[axis.var].name, loop::mod(rest, n));
+                rest = b.let("rest", loop::floordiv(rest, n));
+            }
+            if (axis.tile == 1) {
+                point.bind(axis.var, i);
+            } else {
+                const LExpr begin = b.let("begin", i * axis.tile);
+                ranges[axis.var] = {begin, b.let("end", loop::min(begin + axis.tile, point.sym(c.math.vars[axis.var].extent)))};
+            }
+        }
+        body();
+        point.restore(scope);
+    });
+}
+
+namespace {
+
+LExpr identity_of(loop::Builder& b, ReduceOp op, DType t) {
+    const double v = identity(op, t);
+    if (is_float(t) || t == DType::Bool) return b.literal(t, v);
+    int64_t i = static_cast<int64_t>(v);
+    if (t == DType::I64 && op == ReduceOp::Min) i = INT64_MAX;
+    if (t == DType::I64 && op == ReduceOp::Max) i = INT64_MIN;
+    if (t == DType::U64 && op == ReduceOp::Min) i = -1;
+    return loop::literal_int(b.program(), t, i);
+}
+BinaryFn combine_fn(ReduceOp op) {
+    switch (op) {
+        case ReduceOp::Sum: return BinaryFn::Add;
+        case ReduceOp::Prod: return BinaryFn::Mul;
+        case ReduceOp::Max: case ReduceOp::ArgMax: case ReduceOp::ArgMaxLast: return BinaryFn::Max;
+        case ReduceOp::Min: case ReduceOp::ArgMin: case ReduceOp::ArgMinLast: return BinaryFn::Min;
+        case ReduceOp::Any: return BinaryFn::Or;
+        case ReduceOp::All: return BinaryFn::And;
+    }
+    throw std::logic_error("unknown reduction");
+}
+
+class NestLowering {
+public:
+    NestLowering(Context& c, size_t nest) : c_(c), b_(c.b), nest_(c.tile.nests[nest]), point_(c.b, c.math, c.storage, c.faults) {}
+
+    void run(const std::string& function) {
+        place_locals();
+        b_.function(function, [&] {
+            for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); });
+        });
+    }
+    // Temporaries of the nest: scratch memory that holds one task's part.
+    void set_locals(const std::vector<TensorId>& locals) { locals_ = locals; }
+
+private:
+    void place_locals() {
+        for (TensorId t : locals_) {
+            const TensorInfo& info = c_.math.tensors[t];
+            const Equation* q = nullptr;
+            for (const Equation& e : c_.math.equations)
+                if (e.lhs == t) q = &e;
+            std::vector<Sym> held;
+            for (size_t d = 0; d < info.shape.size(); ++d) {
+                const math::Expr& at = c_.math.expr(q->at[d]);
+                Sym extent = info.shape[d];
+                if (at.kind == ExprKind::Index)
+                    for (const tile::GridAxis& g : nest_.grid)
+                        if (g.var == at.ref) extent = g.tile == 1 ? Sym(1) : Sym(g.tile);
+                held.push_back(extent);
+            }
+            Storage s{.dtype = compute_type(info.dtype), .strides = dense_strides(held)};
+            for (size_t d = 0; d < held.size(); ++d) {
+                const math::Expr& at = c_.math.expr(q->at[d]);
+                if (at.kind != ExprKind::Index) continue;
+                for (const tile::GridAxis& g : nest_.grid)
+                    if (g.var == at.ref && g.tile == 1) s.strides[d] = 0;
+            }
+            s.buffer = b_.scratch(info.name, s.dtype, point_.sym(max(product(held), 1)));
+            c_.storage[t] = std::move(s);
+        }
+    }
+    // Chunked grid variables: local temporaries hold the chunk alone, so their indices count from its start.
+    void set_origins() {
+        for (TensorId t : locals_) {
+            Storage& s = c_.storage[t];
+            const Equation* q = nullptr;
+            for (const Equation& e : c_.math.equations)
+                if (e.lhs == t) q = &e;
+            s.origin.assign(s.strides.size(), {});
+            for (size_t d = 0; d < s.strides.size(); ++d) {
+                const math::Expr& at = c_.math.expr(q->at[d]);
+                if (at.kind == ExprKind::Index)
+                    if (auto r = ranges_.find(at.ref); r != ranges_.end()) s.origin[d] = r->second.begin;
+            }
+        }
+    }
+
+    void block(const std::vector<Stmt>& body) {
+        set_origins();
+        for (const Stmt& s : body) stmt(s);
+    }
+
+    void stmt(const Stmt& s) {
+        switch (s.kind) {
+            case StmtKind::For: return s.lane ? lane_loop(s) : serial_loop(s);
+            case StmtKind::Load: case StmtKind::Gather: case StmtKind::Map: {
+                const ExprId e = c_.tile.buffers[s.dst].value;
+                for (int u = 0; u < point_.positions(); ++u) point_.eval(e, u);
+                return;
+            }
+            case StmtKind::Fill: return fill(s);
+            case StmtKind::Accumulate: return accumulate(s);
+            case StmtKind::Reduce: return reduce(s);
+            case StmtKind::Scan: return scan(s);
+            case StmtKind::Store: case StmtKind::ScatterReduce: {
+                const Equation& q = c_.math.equations[s.equation];
+                for (int u = 0; u < point_.positions(); ++u) {
+                    const LExpr v = point_.eval(q.rhs, u);
+                    point_.store(q, v, u);
+                }
+                return;
+            }
+            case StmtKind::Contract: throw std::logic_error("a contraction outside its own nest");
+        }
+    }
+
+    Range range_of(VarId v) {
+        if (auto r = ranges_.find(v); r != ranges_.end()) return r->second;
+        return {b_.i64(0), point_.sym(c_.math.vars[v].extent)};
+    }
+
+    void serial_loop(const Stmt& s) {
+        const Range r = range_of(s.var);
+        const Point::Scope scope = point_.save();
+        const auto body = [&](LExpr i) {
+            point_.bind(s.var, i);
+            for (const Stmt& x : s.body) stmt(x);
+            point_.restore(scope);
+        };
+        // A short innermost loop of known length (the taps of a window) is written out.
+        const auto n = c_.math.vars[s.var].extent.constant();
+        const bool innermost = std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
+        if (n && *n <= kUnrolledTaps && innermost && !ranges_.count(s.var)) {
+            for (int64_t i = 0; i < *n; ++i) body(b_.i64(i));
+            return;
+        }
+        b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
+    }
+
+    // Full vectors first, `tile` elements a step; then one masked vector a step for what is left.
+    void lane_loop(const Stmt& s) {
+        const Range r = range_of(s.var);
+        const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
+        const Point::Scope scope = point_.save();
+        const std::string& name = c_.math.vars[s.var].name;
+        const Sym& extent = c_.math.vars[s.var].extent;
+        const bool ranged = ranges_.count(s.var) > 0;
+        const auto body = [&](LExpr i, int positions, LExpr mask) {
+            point_.set_lanes(s.var, lanes, positions, mask);
+            point_.bind(s.var, i);
+            for (const Stmt& x : s.body) stmt(x);
+            point_.restore(scope);
+        };
+        LExpr main_end = r.begin;
+        const bool has_main = ranged || extent.upper() >= s.tile;
+        if (has_main) {
+            const LExpr count = r.end - r.begin;
+            main_end = b_.let("main_end", r.begin + loop::floordiv(count, s.tile) * s.tile);
+            b_.loop(name, r.begin, main_end, s.tile, [&](LExpr i) { body(i, unroll, {}); });
+        }
+        if (extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
+        b_.loop(name, main_end, r.end, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
+    }
+    int64_t task_tile(VarId v) const {
+        for (const tile::GridAxis& g : nest_.grid)
+            if (g.var == v) return g.tile;
+        return 1;
+    }
+    struct Accumulator {
+        std::vector<loop::LocalRef> value, best;  // best: the index of an arg reduction
+    };
+
+    void fill(const Stmt& s) {
+        const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
+        const bool arg = is_arg(e.reduce);
+        const DType t = compute_type(arg ? c_.math.expr(e.args[0]).dtype : e.dtype);
+        // Partial results on lanes exist before the lane loop is entered; otherwise there is one for each position.
+        const bool folds = folded(s.dst);
+        const int lanes = folds ? s.lanes : point_.lanes();
+        const int count = folds ? static_cast<int>(c_.tile.buffers[s.dst].box.back().size / s.lanes) : point_.positions();
+        Accumulator a;
+        for (int u = 0; u < count; ++u) {
+            a.value.push_back(b_.local("acc", loop::broadcast(identity_of(b_, e.reduce, t), lanes)));
+            if (arg) a.best.push_back(b_.local("best", loop::broadcast(b_.i64(-1), lanes)));
+        }
+        accumulators_[s.dst] = std::move(a);
+    }
+    bool folded(tile::BufferId acc) const {
+        const math::Expr& e = c_.math.expr(c_.tile.buffers[acc].value);
+        return std::any_of(c_.tile.buffers[acc].box.begin(), c_.tile.buffers[acc].box.end(), [&](const tile::Extent& x) {
+            return x.size > 1 && std::find(e.vars.begin(), e.vars.end(), x.var) != e.vars.end();
+        });
+    }
+
+    void accumulate(const Stmt& s) {
+        Accumulator& a = accumulators_.at(s.dst);
+        const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
+        for (int u = 0; u < point_.positions(); ++u) {
+            const size_t i = static_cast<size_t>(u);
+            const loop::LocalRef acc = a.value[i];
+            const LExpr old = b_.get(acc);
+            const int lanes = old.type().lanes;
+            const auto lift = [&](LExpr v) { return lanes > 1 && !v.type().is_vector() ? loop::broadcast(v, lanes) : v; };
+            LExpr condition = e.args.size() > 1 ? point_.eval(e.args[1], u) : LExpr{};
+            if (folded(s.dst) && point_.mask()) condition = condition ? loop::both(lift(condition), point_.mask()) : point_.mask();
+            if (is_arg(e.reduce)) {
+                accumulate_arg(e, a, i, lift(point_.eval(e.args[0], u)), condition ? lift(condition) : LExpr{}, lanes);
+                continue;
+            }
+            const math::Expr& term = c_.math.expr(e.args[0]);
+            LExpr next;
+            if (e.reduce == ReduceOp::Sum && term.kind == ExprKind::Call && term.fn == Fn::Mul && is_float(e.dtype)) {
+                LExpr x = lift(point_.eval(term.args[0], u)), y = lift(point_.eval(term.args[1], u));
+                next = loop::mul_add(x, y, old);
+            } else {
+                next = loop::binary(combine_fn(e.reduce), old, lift(point_.eval(e.args[0], u)));
+            }
+            if (condition) next = loop::select(lift(condition), next, old);
+            b_.set(acc, next);
+        }
+    }
+
+    // Row-major position of the reduction's variables at the present point.
+    LExpr position_of(const math::Expr& e) {
+        LExpr r = b_.i64(0);
+        for (VarId v : e.vars) r = r * point_.sym(c_.math.vars[v].extent) + point_.variable(v);
+        return r;
+    }
+    // A NaN is taken as beyond every number; the first (or last) of equals wins.
+    void accumulate_arg(const math::Expr& e, Accumulator& a, size_t i, LExpr v, LExpr condition, int lanes) {
+        const LExpr best = b_.get(a.value[i]), at = b_.get(a.best[i]);
+        const bool maximum = e.reduce == ReduceOp::ArgMax || e.reduce == ReduceOp::ArgMaxLast;
+        const bool last = e.reduce == ReduceOp::ArgMaxLast || e.reduce == ReduceOp::ArgMinLast;
+        v = b_.let("v", v);
+        LExpr better = maximum ? (last ? loop::ge(v, best) : loop::gt(v, best)) : (last ? loop::le(v, best) : loop::lt(v, best));
+        if (is_float(v.type().dtype)) {
+            const LExpr is_nan = loop::unary(loop::UnaryFn::IsNan, v), was_nan = loop::unary(loop::UnaryFn::IsNan, best);
+            better = last ? loop::either(better, is_nan) : loop::either(better, loop::both(is_nan, loop::negate(was_nan)));
+        }
+        const LExpr none = loop::broadcast(b_.i64(0), lanes);
+        better = loop::either(better, loop::lt(at, none));  // the first candidate always
+        if (condition) better = loop::both(better, condition);
+        better = b_.let("better", better);
+        const LExpr index = loop::broadcast(position_of(e), lanes);
+        b_.set(a.value[i], loop::select(better, v, best));
+        b_.set(a.best[i], loop::select(better, index, at));
+    }
+
+    void reduce(const Stmt& s) {
+        Accumulator& a = accumulators_.at(s.dst);
+        const ExprId id = c_.tile.buffers[s.dst].value;
+        const math::Expr& e = c_.math.expr(id);
+        if (folded(s.dst)) {
+            // Partial results pairwise, then the lanes of the last one.
+            std::vector<LExpr> v;
+            for (loop::LocalRef l : a.value) v.push_back(b_.get(l));
+            while (v.size() > 1) {
+                std::vector<LExpr> half;
+                for (size_t i = 0; i < v.size(); i += 2)
+                    half.push_back(i + 1 < v.size() ? loop::binary(combine_fn(e.reduce), v[i], v[i + 1]) : v[i]);
+                v = std::move(half);
+            }
+            point_.set_value(id, 0, b_.let("total", loop::reduce_lanes(combine_fn(e.reduce), v[0])));
+            return;
+        }
+        for (int u = 0; u < point_.positions(); ++u) {
+            const size_t i = static_cast<size_t>(u);
+            LExpr v = b_.get(is_arg(e.reduce) ? a.best[i] : a.value[i]);
+            if (is_arg(e.reduce)) v = loop::max(v, loop::broadcast(b_.i64(0), v.type().lanes));
+            point_.set_value(id, u, b_.let("total", v));
+        }
+    }
+
+    // acc runs along the variable in order; every position of the lanes has its own.
+    void scan(const Stmt& s) {
+        const Equation& q = c_.math.equations[s.equation];
+        const math::Expr& e = c_.math.expr(q.rhs);
+        const DType t = compute_type(e.dtype);
+        std::vector<loop::LocalRef> acc;
+        for (int u = 0; u < point_.positions(); ++u)
+            acc.push_back(b_.local("acc", loop::broadcast(identity_of(b_, e.reduce, t), point_.lanes())));
+        const LExpr n = point_.sym(c_.math.vars[s.var].extent);
+        b_.loop(c_.math.vars[s.var].name, 0, n, 1, [&](LExpr i) {
+            const Point::Scope scope = point_.save();
+            point_.bind(s.var, e.backward ? n - 1 - i : i);
+            for (int u = 0; u < point_.positions(); ++u) {
+                const loop::LocalRef l = acc[static_cast<size_t>(u)];
+                const LExpr term = point_.broadcast(point_.eval(e.args[0], u));
+                const LExpr old = b_.let("old", b_.get(l));
+                const LExpr next = b_.let("next", loop::binary(combine_fn(e.reduce), old, term));
+                point_.store(q, e.exclusive ? old : next, u);
+                b_.set(l, next);
+            }
+            point_.restore(scope);
+        });
+    }
+
+    static constexpr int64_t kUnrolledTaps = 5;
+
+    Context& c_;
+    loop::Builder& b_;
+    const tile::Nest& nest_;
+    Point point_;
+    std::map<VarId, Range> ranges_;
+    std::vector<TensorId> locals_;
+    std::map<tile::BufferId, Accumulator> accumulators_;
+};
+
+// Scalar operations of a nest, roughly: the points of its equations, reductions included.
+Sym points_of(const math::Program& p, const schedule::Nest& nest) {
+    Sym total = 0;
+    for (uint32_t i : nest.equations) {
+        const Equation& q = p.equations[i];
+        Sym n = 1;
+        for (VarId v : q.vars) n = n * p.vars[v].extent;
+        if (nest.contraction)
+            for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
+        std::vector<bool> seen(p.expr_count());
+        std::vector<ExprId> stack{q.rhs};
+        Sym inner = 1;
+        while (!nest.contraction && !stack.empty()) {
+            const ExprId e = stack.back();
+            stack.pop_back();
+            if (seen[e]) continue;
+            seen[e] = true;
+            const math::Expr& x = p.expr(e);
+            if (x.kind == ExprKind::Reduce) {
+                Sym r = 1;
+                for (VarId v : x.vars) r = r * p.vars[v].extent;
+                inner = inner + r;
+            }
+            for (ExprId a : x.args) stack.push_back(a);
+        }
+        total = total + n * inner;
+    }
+    return total;
+}
+}  // namespace
+
+void lower_nest(Context& c, size_t nest) {
+    NestLowering n(c, nest);
+    n.set_locals(c.tile.kernel.nests[nest].local);
+    n.run("nest" + std::to_string(nest));
+}
+
+Lowered lower(const tile::Program& p, const std::vector<bool>& constant) {
+    Lowered out;
+    loop::Builder b(out.program);
+    Context c{p, p.kernel.program, b, {}, {}, out, constant};
+    c.storage.resize(c.math.tensors.size());
+    for (TensorId t = 0; t < c.math.tensors.size(); ++t) {
+        const TensorInfo& info = c.math.tensors[t];
+        const bool workspace = std::find(p.kernel.workspace.begin(), p.kernel.workspace.end(), t) != p.kernel.workspace.end();
+        if (info.role == Role::Temp && !workspace) continue;
+        Storage s{.dtype = workspace ? compute_type(info.dtype) : info.dtype, .strides = dense_strides(info.shape)};
+        const auto access = info.role == Role::Input || info.role == Role::Constant ? loop::Access::Read : loop::Access::ReadWrite;
+        s.buffer = b.param(info.name, s.dtype, static_cast<uint32_t>(out.arguments.size()), access);
+        out.arguments.push_back({.tensor = t});
+        c.storage[t] = std::move(s);
+    }
+    for (size_t i = 0; i < p.nests.size(); ++i) {
+        out.stages.push_back({"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])});
+        if (p.nests[i].contract) lower_contraction(c, i);
+        else lower_nest(c, i);
+    }
+    out.faults = std::move(c.faults.messages);
+    return out;
+}
+
+}  // namespace opwright::target::cpu

@@ -1,0 +1,45 @@
+// Tile program -> loop program for a CPU: one function a nest, run over a range of tasks.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "loop/program.h"
+#include "target/cpu/lower_point.h"
+#include "tile/program.h"
+
+namespace opwright::target::cpu {
+
+// One pointer of the kernel's argument array.
+struct Argument {
+    enum class Kind : uint8_t { Tensor, Packed } kind = Kind::Tensor;
+    math::TensorId tensor = math::kNone;  // an input, output, table or workspace temporary of the kernel's program
+    size_t packed = 0;                    // index into Lowered::packs
+};
+
+// A constant operand of a contraction, brought into panels once by its own function.
+struct Pack {
+    std::string function;
+    math::Sym tasks;
+    math::Sym elements;
+    DType dtype;
+    std::vector<math::TensorId> reads;    // the constant inputs it reads
+};
+
+struct Stage {
+    std::string function;
+    math::Sym tasks;          // tasks are [0, tasks)
+    math::Sym points;         // scalar operations of all tasks together, roughly: decides how many tasks a thread takes
+};
+
+struct Lowered {
+    loop::Program program;
+    std::vector<Argument> arguments;
+    std::vector<Stage> stages;             // in order
+    std::vector<Pack> packs;
+    std::vector<std::string> faults;       // message of status code i + 1
+};
+
+// `constant` marks tensors whose contents never change.
+Lowered lower(const tile::Program& p, const std::vector<bool>& constant);
+
+}  // namespace opwright::target::cpu

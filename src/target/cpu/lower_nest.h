@@ -1,0 +1,38 @@
+// Lowering of one nest's statements. Internal to target/cpu.
+#pragma once
+#include <functional>
+#include <map>
+
+#include "target/cpu/lower.h"
+
+namespace opwright::target::cpu {
+
+// What the lowering of all nests shares.
+struct Context {
+    const tile::Program& tile;
+    const math::Program& math;
+    loop::Builder& b;
+    std::vector<Storage> storage;         // by tensor
+    Faults faults;
+    Lowered& out;
+    std::vector<bool> constant;           // by tensor
+};
+
+// A range of a grid variable that one task covers.
+struct Range {
+    loop::Expr begin, end;
+};
+
+math::Sym task_count(const tile::Nest& nest, const math::Program& p);
+// Calls body once for each task of [task_begin, task_end), with the grid decoded: variables of tile 1 are bound in `point`,
+// others have their range in `ranges`.
+void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges,
+                   const std::function<void()>& body);
+
+void lower_nest(Context& c, size_t nest);
+void lower_contraction(Context& c, size_t nest);
+
+// Row-major strides of a shape in elements.
+std::vector<math::Sym> dense_strides(const std::vector<math::Sym>& shape);
+
+}  // namespace opwright::target::cpu

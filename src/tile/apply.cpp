@@ -1,0 +1,241 @@
+#include "tile/apply.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace opwright::tile {
+using namespace math;
+using schedule::ContractPlan;
+using schedule::EquationPlan;
+using schedule::NestPlan;
+
+namespace {
+
+bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+class Applier {
+public:
+    Applier(schedule::Kernel k, schedule::Schedule s) : p_{std::move(k), std::move(s), {}, {}}, math_(p_.kernel.program) {}
+
+    Result<Program> run(const target::Machine& machine) {
+        if (p_.schedule.nests.size() != p_.kernel.nests.size())
+            return Diagnostic(fmt::format("The schedule has {} nests, but the kernel of {} has {}.", p_.schedule.nests.size(),
+                                          math_.name, p_.kernel.nests.size()), {}, "Start from the schedule that `opwright explain --level schedule` prints.");
+        for (size_t i = 0; i < p_.kernel.nests.size(); ++i) {
+            const schedule::Nest& nest = p_.kernel.nests[i];
+            const NestPlan& plan = p_.schedule.nests[i];
+            Nest out;
+            if (plan.grid_tile.size() != nest.grid.size())
+                return Diagnostic(fmt::format("The schedule of nest {} of {} names {} grid tiles for {} grid indices.", i,
+                                              math_.name, plan.grid_tile.size(), nest.grid.size()));
+            for (size_t g = 0; g < nest.grid.size(); ++g) out.grid.push_back({nest.grid[g], plan.grid_tile[g]});
+            if (nest.contraction) {
+                if (auto e = check(plan.contract, nest, machine); !e.ok()) return e.error();
+                out.contract = plan.contract;
+                out.grid.clear();  // batch points, then tiles of the flattened rows and columns (named by their last index)
+                for (VarId v : nest.contraction->batch) out.grid.push_back({v, 1});
+                out.grid.push_back({nest.contraction->m.back(), plan.contract.mt});
+                out.grid.push_back({nest.contraction->n.back(), plan.contract.nt});
+                contraction(nest, plan.contract, out);
+            } else {
+                for (size_t j = 0; j < nest.equations.size(); ++j)
+                    equation(nest, plan, nest.equations[j], plan.equations[j], out.body);
+            }
+            p_.nests.push_back(std::move(out));
+        }
+        return std::move(p_);
+    }
+
+private:
+    Status check(const ContractPlan& c, const schedule::Nest& nest, const target::Machine& m) {
+        const std::string& lhs = math_.tensors[math_.equations[nest.equations[0]].lhs].name;
+        const int need = c.mr * c.nv + c.nv + 1;
+        if (c.mr < 1 || c.nv < 1 || c.kc < 1 || c.mt < c.mr || c.nt < static_cast<int64_t>(c.nv) * c.lanes)
+            return Diagnostic(fmt::format("The contraction of {} has an empty register or cache tile.", lhs));
+        if (need > m.vector_registers)
+            return Diagnostic(fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.",
+                                          c.mr, c.nv * c.lanes, lhs, need, m.vector_registers), {},
+                              "Make mr or nv smaller: mr*nv + nv + 1 must fit.");
+        return ok_status();
+    }
+
+    BufferId buffer(std::string name, ExprId value, DType t, Memory memory, std::vector<Extent> box) {
+        p_.buffers.push_back({std::move(name), value, t, memory, std::move(box)});
+        return static_cast<BufferId>(p_.buffers.size() - 1);
+    }
+    std::string fresh(const char* base) { return base + std::to_string(p_.buffers.size()); }
+
+    // The part of the box of expression e that lies along the lane variable.
+    std::vector<Extent> box_of(ExprId e) {
+        std::vector<Extent> box;
+        for (VarId v : math_.free_vars(e)) box.push_back({v, v == lane_ ? tile_ : 1});
+        return box;
+    }
+
+    // Loads of e (not those inside indices, and not those inside reductions), children first.
+    void loads_in(ExprId e, std::vector<ExprId>& out, std::vector<bool>& seen) {
+        if (seen[e]) return;
+        seen[e] = true;
+        const Expr& x = math_.expr(e);
+        if (x.kind == ExprKind::Reduce || x.kind == ExprKind::Scan) return;
+        if (x.kind == ExprKind::Load) {
+            if (x.outside == Outside::Value) loads_in(x.args.back(), out, seen);
+            out.push_back(e);
+            return;
+        }
+        if (x.kind == ExprKind::Inside) return;
+        for (ExprId a : x.args) loads_in(a, out, seen);
+    }
+    void reduces_in(ExprId e, std::vector<ExprId>& out, std::vector<bool>& seen) {
+        if (seen[e]) return;
+        seen[e] = true;
+        if (math_.expr(e).kind == ExprKind::Reduce) {
+            out.push_back(e);
+            return;
+        }
+        for (ExprId a : math_.expr(e).args) reduces_in(a, out, seen);
+    }
+    bool data_dependent(ExprId load) {
+        const Expr& x = math_.expr(load);
+        for (size_t d = 0; d < math_.tensors[x.ref].shape.size(); ++d)
+            if (!math_.reads(x.args[d]).empty()) return true;
+        return false;
+    }
+    Stmt load(ExprId e) {
+        const bool gather = data_dependent(e);
+        const BufferId b = buffer(fresh(math_.tensors[math_.expr(e).ref].name.c_str()), e, math_.expr(e).dtype,
+                                  Memory::Register, box_of(e));
+        return {.kind = gather ? StmtKind::Gather : StmtKind::Load, .dst = b};
+    }
+
+    // Statements that compute e at the present point, without the loads that are placed already.
+    BufferId map(ExprId e, std::vector<Stmt>& out) {
+        std::vector<ExprId> loads;
+        std::vector<bool> seen(math_.expr_count());
+        loads_in(e, loads, seen);
+        for (ExprId l : loads)
+            if (!placed(l)) out.push_back(load(l)), placed_.push_back(l);
+        const BufferId b = buffer(fresh("t"), e, math_.expr(e).dtype, Memory::Register, box_of(e));
+        out.push_back({.kind = StmtKind::Map, .dst = b});
+        return b;
+    }
+    bool placed(ExprId l) const { return std::find(placed_.begin(), placed_.end(), l) != placed_.end(); }
+
+    void equation(const schedule::Nest& nest, const NestPlan& nest_plan, uint32_t index, const EquationPlan& plan,
+                  std::vector<Stmt>& out) {
+        const Equation& q = math_.equations[index];
+        lane_ = plan.lane;
+        tile_ = static_cast<int64_t>(plan.lanes) * plan.unroll;
+        placed_.clear();
+
+        // Serial loops over the variables that the grid leaves, the lane variable innermost.
+        std::vector<VarId> loops;
+        for (VarId v : q.vars) {
+            const auto g = std::find(nest.grid.begin(), nest.grid.end(), v);
+            const bool whole = g != nest.grid.end() && nest_plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1;
+            if (!whole && v != lane_) loops.push_back(v);
+        }
+        const bool scan = math_.expr(q.rhs).kind == ExprKind::Scan;
+        if (scan) std::erase(loops, math_.expr(q.rhs).vars[0]);
+        if (lane_ != kNone && !plan.lane_reduces) loops.push_back(lane_);
+
+        std::vector<Stmt>* at = &out;
+        for (VarId v : loops) {
+            const bool lane = v == lane_;
+            at->push_back({.kind = StmtKind::For, .var = v, .tile = lane ? tile_ : 1, .lane = lane, .lanes = lane ? plan.lanes : 1});
+            at = &at->back().body;
+        }
+        if (scan) {
+            at->push_back({.kind = StmtKind::Scan, .op = math_.expr(q.rhs).reduce, .var = math_.expr(q.rhs).vars[0], .equation = index});
+            return;
+        }
+        std::vector<ExprId> reduces;
+        std::vector<bool> seen(math_.expr_count());
+        reduces_in(q.rhs, reduces, seen);
+        for (ExprId r : reduces) reduction(r, plan, *at);
+        const BufferId value = map(q.rhs, *at);
+        at->push_back({.kind = q.update == Update::Set ? StmtKind::Store : StmtKind::ScatterReduce, .a = value, .equation = index});
+    }
+
+    void reduction(ExprId r, const EquationPlan& plan, std::vector<Stmt>& out) {
+        const Expr& x = math_.expr(r);
+        const bool folds = plan.lane_reduces && has(x.vars, lane_);
+        std::vector<Extent> box = box_of(r);
+        if (folds) box.push_back({lane_, tile_});
+        const BufferId acc = buffer(fresh("acc"), r, x.dtype, Memory::Register, std::move(box));
+        out.push_back({.kind = StmtKind::Fill, .dst = acc, .op = x.reduce, .lanes = folds ? plan.lanes : 1});
+
+        // Loads that the reduction's variables do not touch are done once, before its loops.
+        std::vector<ExprId> loads;
+        std::vector<bool> seen(math_.expr_count());
+        for (ExprId a : x.args) loads_in(a, loads, seen);
+        for (ExprId l : loads) {
+            const std::vector<VarId> fv = math_.free_vars(l);
+            if (std::none_of(fv.begin(), fv.end(), [&](VarId v) { return has(x.vars, v); }) && !placed(l)) {
+                out.push_back(load(l));
+                placed_.push_back(l);
+            }
+        }
+        const std::vector<ExprId> outer = placed_;
+        std::vector<VarId> loops;
+        for (VarId v : x.vars)
+            if (!(folds && v == lane_)) loops.push_back(v);
+        if (folds) loops.push_back(lane_);
+        std::vector<Stmt>* at = &out;
+        for (VarId v : loops) {
+            const bool lane = folds && v == lane_;
+            at->push_back({.kind = StmtKind::For, .var = v, .tile = lane ? tile_ : 1, .lane = lane, .lanes = lane ? plan.lanes : 1});
+            at = &at->back().body;
+        }
+        const BufferId term = map(x.args[0], *at);
+        const BufferId condition = x.args.size() > 1 ? map(x.args[1], *at) : kNoBuffer;
+        at->push_back({.kind = StmtKind::Accumulate, .dst = acc, .a = term, .b = condition, .op = x.reduce});
+        placed_ = outer;
+        out.push_back({.kind = StmtKind::Reduce, .dst = acc, .op = x.reduce, .var = folds ? lane_ : kNone});
+    }
+
+    void contraction(const schedule::Nest& nest, const ContractPlan& plan, Nest& out) {
+        const schedule::Contraction& c = *nest.contraction;
+        const uint32_t index = nest.equations[0];
+        const auto box = [&](const std::vector<VarId>& vs, int64_t size) {
+            std::vector<Extent> b;
+            for (VarId v : vs) b.push_back({v, size});
+            return b;
+        };
+        const auto join = [](std::vector<Extent> a, const std::vector<Extent>& b) {
+            a.insert(a.end(), b.begin(), b.end());
+            return a;
+        };
+        const DType t = accumulate_type(math_.expr(c.reduce).dtype);
+        const auto m = box(c.m, plan.mt), n = box(c.n, plan.nt), k = box(c.k, plan.kc);
+        const BufferId acc = buffer("acc", c.reduce, t, Memory::Scratch, join(m, n));
+        const BufferId a = buffer("a", c.a, t, Memory::Scratch, join(m, k));
+        const BufferId b = buffer("b", c.b, t, Memory::Scratch, join(k, n));
+        p_.buffers[a].packed = p_.buffers[b].packed = true;
+        out.body.push_back({.kind = StmtKind::Fill, .dst = acc});
+        Stmt loop{.kind = StmtKind::For, .var = c.k.back(), .tile = plan.kc};
+        loop.body.push_back({.kind = StmtKind::Load, .dst = a});
+        loop.body.push_back({.kind = StmtKind::Load, .dst = b});
+        loop.body.push_back({.kind = StmtKind::Contract, .dst = acc, .a = a, .b = b, .equation = index});
+        out.body.push_back(std::move(loop));
+        lane_ = c.n.back();
+        tile_ = plan.lanes;
+        placed_.clear();
+        const BufferId value = map(math_.equations[index].rhs, out.body);
+        out.body.push_back({.kind = StmtKind::Store, .a = value, .equation = index});
+    }
+
+    Program p_;
+    const math::Program& math_;
+    VarId lane_ = kNone;
+    int64_t tile_ = 1;
+    std::vector<ExprId> placed_;
+};
+}  // namespace
+
+Result<Program> apply(schedule::Kernel kernel, schedule::Schedule s, const target::Machine& machine) {
+    return Applier(std::move(kernel), std::move(s)).run(machine);
+}
+
+}  // namespace opwright::tile
