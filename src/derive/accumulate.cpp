@@ -28,10 +28,12 @@ void SumAccumulator::add_wild(Bounded x) {
     }
 }
 void SumAccumulator::merge(const SumAccumulator& o) {
-    const double abs = abs_ + o.abs_;
+    const double abs = abs_ + o.abs_, low = std::fmin(low_, o.low_), high = std::fmax(high_, o.high_);
     add({o.s_, o.err_});
     c_ += o.c_;
     abs_ = abs;
+    low_ = low;
+    high_ = high;
     nan_ |= o.nan_;
     plus_ |= o.plus_;
     minus_ |= o.minus_;
@@ -42,15 +44,16 @@ Bounded SumAccumulator::result(double n, const Rounding& c) const {
     if (std::isinf(err_)) return {plus_ ? kInf : minus_ ? -kInf : sum, kInf};
     // Every partial sum of the finite terms lies between -minus and plus.
     double e = err_ + allowed_steps(n) * c.unit * abs_ + 2 * c.reference * abs_;
-    const double plus = (abs_ + sum) / 2 + e, minus = (abs_ - sum) / 2 + e;
+    const double plus = high_ > 0 ? (abs_ + sum) / 2 + e : 0, minus = low_ < 0 ? (abs_ - sum) / 2 + e : 0;
     const bool up = !(plus <= c.highest), down = !(minus <= c.highest);
     if (plus_ && minus_) return {kNan, 0};
     if (plus_) return {kInf, down ? kInf : 0};
     if (minus_) return {-kInf, up ? kInf : 0};
-    if (n > 1) e += c.tiny * (sum == 0 ? 1 : 0);  // the sign of a zero sum depends on the order
+    if (n > 0 && sum == 0) e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
     if (!up && !down) return {sum, e};
-    if (up && down) return {sum, kInf};
-    return c.settle({sum, e});  // either all orders overflow or, near the limit, some may
+    // Some orders overflow on the way; all do, to one infinity, where the sum itself is beyond the range.
+    if ((up && down) || std::fabs(sum) - e < c.overflow) return {sum, kInf};
+    return {std::copysign(kInf, sum), 0};
 }
 
 FloatAccumulator::FloatAccumulator(ReduceOp op, const Rounding& c) : op_(op), c_(&c) {

@@ -20,6 +20,9 @@ public:
         s_ = t;
         abs_ += std::fabs(x.v);
         err_ += x.e;
+        const double low = x.v - x.e, high = x.v + x.e;
+        low_ = low < low_ ? low : low_;
+        high_ = high > high_ ? high : high_;
     }
     // A term that may be infinite, NaN or without a bound.
     void add_wild(Bounded x);
@@ -29,6 +32,7 @@ public:
 
 private:
     double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
+    double low_ = 0, high_ = 0;  // lowest and highest that a term may be: whether all have one sign
     bool nan_ = false, plus_ = false, minus_ = false;
 };
 

@@ -28,15 +28,19 @@ double at(Fn f, double a, double b) {
 Bounded by_ends(Fn f, Bounded a, double r, const Rounding& c) {
     const bool zero = c.is_zero(a);
     const double lo = at(f, zero ? -0.0 : a.v - a.e), hi = at(f, zero ? 0.0 : a.v + a.e);
-    if (std::isnan(r) && std::isnan(lo) && std::isnan(hi)) return {r, 0};
-    return {r, std::fmax(distance(lo, r), distance(hi, r))};
+    // Surely NaN: at both ends and, for the functions defined around 0 only, not across their whole domain.
+    if (std::isnan(r) && std::isnan(lo) && std::isnan(hi) && (std::fabs(a.v) > a.e || std::isnan(at(f, 0)))) return {r, 0};
+    const double e = std::fmax(distance(lo, r), distance(hi, r));
+    const bool sign_open = r == 0 && e == 0 && std::signbit(lo) != std::signbit(hi);
+    return {r, sign_open ? c.tiny : e};
 }
 // The same of two arguments: monotone in each, so attained at a corner.
 Bounded by_corners(Fn f, Bounded a, Bounded b, double r) {
     double e = 0;
     bool all_nan = std::isnan(r);
     for (int i = 0; i < 4; ++i) {
-        const double x = at(f, i & 1 ? a.v + a.e : a.v - a.e, i & 2 ? b.v + b.e : b.v - b.e);
+        const auto end = [](Bounded y, bool up) { return y.e == 0 ? y.v : up ? y.v + y.e : y.v - y.e; };  // keeps -0
+        const double x = at(f, end(a, i & 1), end(b, i & 2));
         all_nan = all_nan && std::isnan(x);
         e = std::fmax(e, distance(x, r));
     }
@@ -66,7 +70,7 @@ Bounded unary(Fn f, Bounded a, const Rounding& c) {
             break;
         default: p = by_ends(f, a, r, c); break;
     }
-    if (std::isfinite(p.v)) p.e += p.v == 0 ? c.tiny : c.error(p.v, ulps);
+    if (std::isfinite(p.v)) p.e += c.error(std::fabs(p.v) + p.e, ulps);
     return c.settle(p);
 }
 
@@ -81,8 +85,9 @@ Bounded quotient_steps(Fn f, Bounded a, Bounded b, double r, const Rounding& c) 
     // The kernel steps a quotient that was rounded first, which may lift it onto the next integer.
     const double q = a.v / b.v, eq = (a.e + std::fabs(q) * b.e) / (std::fabs(b.v) - b.e);
     const auto step = [f](double x) { return f == Fn::Fmod ? std::trunc(x) : std::floor(x); };
-    const double n = step(q), en = std::fmax(distance(step(round_to(q - eq, c.type)), n),
-                                             distance(step(round_to(q + eq, c.type)), n));
+    const double n = step(q);
+    double en = 0;
+    for (double x : {q - eq, q + eq}) en = std::fmax(en, std::fmax(distance(step(x), n), distance(step(round_to(x, c.type)), n)));
     if (f == Fn::FloorDiv) return {r, en + (std::fabs(n) > 1 / c.unit ? c.error(n) : 0)};
     // A small exact quotient leaves an exact remainder whichever way it is computed, up to one rounding of n * b.
     return {r, a.e + std::fabs(n) * b.e + en * std::fabs(b.v) + (n == 0 && en == 0 ? 0 : c.error(n * b.v) + c.error(r))};
@@ -101,8 +106,11 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     if (std::isinf(a.e) || std::isinf(b.e)) return {r, kInf};
     Bounded p{r, 0};
     if (sum) {
-        if (std::isinf(a.v) || std::isinf(b.v)) return by_corners(f, a, b, r);
-        p.e = a.e + b.e + (r == 0 && (a.e > 0 || b.e > 0) ? c.tiny : c.error(r));
+        // One that overflows may meet an infinity as an infinity of its own, or fused as a finite number.
+        if (std::isinf(a.v) || std::isinf(b.v))
+            return c.in_range(std::isinf(a.v) ? b : a) || std::isinf(a.v) == std::isinf(b.v) ? by_corners(f, a, b, r) : Bounded{r, kInf};
+        p.e = a.e + b.e;
+        p.e += c.error(std::fabs(r) + p.e);
         if (!wild) return c.settle(p);
         // Unfused, an overflowed operand is an infinity: certain only where the exact sum overflows the same way.
         const Bounded s = c.settle(p), x = c.settle(a), y = c.settle({f == Fn::Sub ? -b.v : b.v, b.e});
@@ -120,12 +128,13 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     if (!std::isfinite(r) || !std::isfinite(a.v) || !std::isfinite(b.v)) {
         if (f == Fn::Div && b.e > 0 && std::fabs(b.v) <= b.e) return {r, kInf};
         p = by_corners(f, a, b, r);
-        return p.e == 0 && std::isfinite(r) ? Bounded{r, c.error(r, ulps)} : p;
+        return std::isfinite(r) ? Bounded{r, p.e + c.error(std::fabs(r) + p.e, ulps)} : p;
     }
     switch (f) {
         case Fn::Mul:
             p.e = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
-            p.e += r == 0 && ((a.v != 0 && b.v != 0) || a.e > 0 || b.e > 0) ? c.tiny : c.error(r);
+            p.e += r == 0 && a.v != 0 && b.v != 0 ? c.tiny : c.error(std::fabs(r) + p.e);
+            if (r == 0 && p.e == 0 && (a.e > 0 || b.e > 0)) p.e = c.tiny;  // the sign of a zero
             return p;  // not settled: its user may fuse it
         case Fn::Div:
             if (std::fabs(b.v) <= b.e) return {r, kInf};
@@ -143,8 +152,8 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
         }
         default: std::abort();
     }
-    const bool vanished = r == 0 && (a.e > 0 || b.e > 0 || (a.v != 0 && (f == Fn::Div || f == Fn::Pow)));
-    p.e += vanished ? c.tiny : c.error(r, ulps);
+    const bool vanished = r == 0 && (a.v != 0 || a.e > 0 || b.e > 0) && (f == Fn::Div || f == Fn::Pow);
+    p.e += vanished ? c.tiny + c.error(p.e, ulps) : c.error(std::fabs(r) + p.e, ulps);
     return c.settle(p);
 }
 }  // namespace

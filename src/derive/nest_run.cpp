@@ -261,7 +261,8 @@ private:
         bool good = true;
         for (int64_t l = 0; l < n; ++l) {
             const Bounded x = f(a.v[l], a.e[l], b.v[l], b.e[l]);
-            const double e = x.e + (x.v == 0 ? (a.e[l] + b.e[l] > 0 ? c.tiny : 0) : c.error(x.v, ulps));
+            double e = x.e + c.error(std::fabs(x.v) + x.e, ulps);
+            if (e == 0 && a.e[l] + b.e[l] > 0) e = c.tiny;  // a zero times a zero of unknown sign
             r.v[l] = x.v;
             r.e[l] = e;
             good &= std::fabs(x.v) + e <= c.highest;
