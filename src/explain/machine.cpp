@@ -130,7 +130,7 @@ loop::Program peak_program(const Features& features) {
 
 Result<double> measure_flops(runtime::ThreadPool& pool, const Features& features) {
     OPW_TRY(const auto module, target::cpu::compile(peak_program(features), features));
-    const target::cpu::Kernel kernel = module->kernel("peak");
+    const target::cpu::Entry kernel = module->entry("peak");
     const int lanes = features.lanes(DType::F32), threads = pool.size();
     std::vector<float> x(static_cast<size_t>(3 * lanes + kChains),
                          0.5f);  // values stay near 1: no subnormals, no infinities

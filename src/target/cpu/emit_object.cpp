@@ -39,7 +39,7 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Features& f) {
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // contraction is said in the program
     std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-        triple, f.cpu, f.attributes, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default, true));
+        triple, f.cpu, f.attributes, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, true));
     if (!machine) throw std::logic_error("CPU emitter: LLVM makes no code for " + triple);
     return machine;
 }

@@ -380,7 +380,7 @@ private:
                                                      : b_.get(at(r, v)) + loop::broadcast(x, lanes_) * column[static_cast<size_t>(v)]);
             }
         };
-        constexpr int64_t kUnroll = 4;
+        constexpr int64_t kUnroll = 2;
         const LExpr count = b_.let("count", k1 - k0);
         const LExpr main = b_.let("main", loop::floordiv(count, kUnroll) * kUnroll);
         b_.loop("k", b_.i64(0), main, kUnroll, [&](LExpr k) {
