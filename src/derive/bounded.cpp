@@ -70,7 +70,7 @@ Bounded unary(Fn f, Bounded a, const Rounding& c) {
             break;
         default: p = by_ends(f, a, r, c); break;
     }
-    if (std::isfinite(p.v)) p.e += c.error(std::fabs(p.v) + p.e, ulps);
+    if (std::isfinite(p.v) && !c.is_zero(p)) p.e += c.error(std::fabs(p.v) + p.e, ulps);
     return c.settle(p);
 }
 
