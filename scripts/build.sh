@@ -22,14 +22,15 @@ mkdir -p "$logs"
 if [[ ! -f $folder/build.ninja ]] || ! cmp -s <(echo "${cmake_args[*]}") "$folder/opwright-cmake-args"; then
     logged "$log" "$what" cmake -G Ninja -B "$folder" -S . "${cmake_args[@]}" || {
         show_log "$log"
-        fail "CMake could not configure the build." "Read build/logs/$log.log; scripts/setup.sh installs what CMake looks for."
+        fail "CMake could not configure the build." \
+            "Read build/logs/$log.log; scripts/setup.sh installs what CMake looks for."
     }
     echo "${cmake_args[*]}" >"$folder/opwright-cmake-args"
 fi
 
 # Off a terminal, a line now and then tells that the build is alive.
 ninja_watched() {
-    NINJA_STATUS='[%f/%t] ' ninja -C "$folder" -j "$jobs" "$@" 2>&1 </dev/null | awk -v what="$what" -v tty="$wipe" -v start="$start" '
+    NINJA_STATUS='[%f/%t] ' ninja -C "$folder" -j "$jobs" "$@" 2>&1 </dev/null | awk -v what="$what" -v tty="$wipe" '
         { print >> log_file; fflush(log_file) }
         match($0, /^\[[0-9]+\/[0-9]+\]/) {
             split(substr($0, 2, RLENGTH - 2), n, "/")

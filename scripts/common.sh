@@ -55,4 +55,7 @@ logged() {
 }
 
 # The end of a log, for an error message.
-show_log() { printf '%s--- the end of build/logs/%s.log ---\n' "$wipe" "$1" >&2; tail -n "${2:-25}" "$logs/$1.log" >&2; }
+show_log() {
+    printf '%s--- the end of build/logs/%s.log ---\n' "$wipe" "$1" >&2
+    tail -n 25 "$logs/$1.log" >&2
+}

@@ -72,17 +72,20 @@ install_packages() {
     : >"$logs/packages.log"
     [[ -n $wipe ]] || done_line 'Debian packages' "installing ${#missing[@]}: ${missing[*]}"
     # A machine that never asked for package lists, or whose lists are old, is refreshed and tried again.
-    if ! { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && logged packages 'Debian packages' "${install[@]}"; }; then
-        logged packages 'Debian packages' "${apt[@]}" update || true
-        logged packages 'Debian packages' "${install[@]}" || {
+    local what='Debian packages' offline='Could not resolve|Unable to connect|Temporary failure|Failed to fetch'
+    if ! { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && logged packages "$what" "${install[@]}"; }; then
+        logged packages "$what" "${apt[@]}" update || true
+        logged packages "$what" "${install[@]}" || {
             show_log packages
-            if grep -qE 'Could not resolve|Unable to connect|Temporary failure|Failed to fetch' "$logs/packages.log"; then
-                fail "The package servers cannot be reached." "Check the network (or apt's proxy settings), then run this again."
+            if grep -qE "$offline" "$logs/packages.log"; then
+                fail "The package servers cannot be reached." \
+                    "Check the network (or apt's proxy settings), then run this again."
             elif grep -q 'Unable to locate package' "$logs/packages.log"; then
                 fail "This distribution ('$system') lacks a package that is needed; the log above names it." \
                     "Use Debian 12 or Ubuntu 24.04 (on Ubuntu with 'universe' enabled), for example in a container."
             fi
-            fail "apt-get could not install the packages." "Read build/logs/packages.log, or install them by hand:" "$by_hand"
+            fail "apt-get could not install the packages." \
+                "Read build/logs/packages.log, or install them by hand:" "$by_hand"
         }
     fi
     done_line 'Debian packages' "${#missing[@]} installed ($(elapsed "$start"))"
@@ -113,10 +116,16 @@ install_python() {
     logged python "$what" .venv/bin/python -m pip install --no-input --disable-pip-version-check --progress-bar off \
         --only-binary :all: -r "$list" || {
         show_log python
-        if grep -qE 'NewConnectionError|ConnectionError|Temporary failure|timed out' "$logs/python.log"; then
-            fail "The Python package index cannot be reached." "Check the network (or pip's proxy settings), then run this again."
+        if grep -q 'CERTIFICATE_VERIFY_FAILED' "$logs/python.log"; then
+            fail "The Python package index shows a certificate that is not trusted here (a company's proxy, often)." \
+                "Name the proxy's certificate file in PIP_CERT, then run this again."
         fi
-        fail "pip could not install $list." "Read build/logs/python.log; after a change of Python, remove .venv and try again."
+        if grep -qE 'NewConnectionError|ConnectionError|Temporary failure|timed out' "$logs/python.log"; then
+            fail "The Python package index cannot be reached." \
+                "Check the network (or pip's proxy settings), then run this again."
+        fi
+        fail "pip could not install $list." \
+            "Read build/logs/python.log; after a change of Python, remove .venv and try again."
     }
     echo "$want" >"$mark"
     done_line "$what" "installed into .venv ($(elapsed "$start"))"
