@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/tensor.h"
 #include "loop/builder.h"
 #include "loop/print.h"
 #include "target/cpu/jit.h"
@@ -90,6 +91,38 @@ inline void map_bytes(const Features& f, int lanes, DType in, DType out, const F
     });
     auto m = compile_or_fail(p, f);
     ASSERT_EQ(run(m, "map", {{const_cast<void*>(x), const_cast<void*>(x2), y}, {n}}), 0);
+}
+
+// Several functions of x and x2 in one kernel, each into a tensor of its own, all padded to whole vectors.
+struct Output { DType dtype; Fn2 fn; };
+inline std::vector<Tensor> map_many(const Features& f, int lanes, const Tensor& x, const Tensor& x2, const std::vector<Output>& outputs) {
+    const int64_t padded = (x.size() + lanes - 1) / lanes * lanes;
+    auto pad = [&](const Tensor& t) {
+        Tensor r(t.dtype(), {padded});
+        std::memset(r.data(), 0, r.bytes());
+        std::memcpy(r.data(), t.data(), t.bytes());
+        return r;
+    };
+    Tensor px = pad(x), px2 = pad(x2);
+    loop::Program p;
+    loop::Builder b(p);
+    auto count = b.symbol("n");
+    auto bx = b.param("x", x.dtype(), 0, loop::Access::Read), bx2 = b.param("x2", x2.dtype(), 1, loop::Access::Read);
+    std::vector<Tensor> results;
+    std::vector<loop::BufferId> buffers;
+    Call call{{px.data(), px2.data()}, {padded}};
+    for (const Output& o : outputs) {
+        buffers.push_back(b.param("y", o.dtype, static_cast<uint32_t>(call.buffers.size()), loop::Access::Write));
+        call.buffers.push_back(results.emplace_back(o.dtype, Shape{padded}).data());
+    }
+    b.function("map", [&] {
+        b.loop("i", 0, count, lanes, [&](loop::Expr i) {
+            loop::Expr v = b.let("v", b.load(bx, i, lanes)), w = b.let("w", b.load(bx2, i, lanes));
+            for (size_t k = 0; k < outputs.size(); ++k) b.store(buffers[k], i, outputs[k].fn(v, w));
+        });
+    });
+    EXPECT_EQ(run(compile_or_fail(p, f), "map", call), 0);
+    return results;
 }
 
 template <class Out, class In>
