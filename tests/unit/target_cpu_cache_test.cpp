@@ -157,7 +157,7 @@ TEST_F(TargetCpuCache, ThreadsCompileAndLoadAtOnce) {
                 auto module = compile(add_constant(t % 2 * 100 + i));
                 float x = 0;
                 if (!module.ok()) continue;
-                const Kernel k = (*module)->kernel("f");
+                const Entry k = (*module)->entry("f");
                 void* buffers[] = {&x};
                 int64_t status = 0;
                 k.run(buffers, nullptr, 0, 1, nullptr, &status);
