@@ -77,8 +77,7 @@ Result<std::string> read_member(zip_t* archive, zip_uint64_t index, const zip_st
 
 }  // namespace
 
-Result<std::vector<NamedTensor>> read_npz(const std::string& path) {
-    OPW_TRY(const std::string bytes, read_file(path));
+Result<std::vector<NamedTensor>> parse_npz(const std::string& bytes, const std::string& path) {
     if (bytes.empty()) return malformed(path, "it is empty");
     OPW_TRY(const Archive archive, open_archive(path, bytes));
     std::vector<NamedTensor> tensors;
@@ -103,6 +102,11 @@ Result<std::vector<NamedTensor>> read_npz(const std::string& path) {
         tensors.push_back({std::move(name), std::move(tensor)});
     }
     return tensors;
+}
+
+Result<std::vector<NamedTensor>> read_npz(const std::string& path) {
+    OPW_TRY(const std::string bytes, read_file(path));
+    return parse_npz(bytes, path);
 }
 
 Status write_npz(const std::string& path, const std::vector<NamedTensor>& tensors) {

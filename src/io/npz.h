@@ -15,6 +15,8 @@ struct NamedTensor {
 
 // Members in the archive's order, without their ".npy". Stored or deflated, zip64 too. Checksums are verified;
 // a member that claims more bytes than its compressed size can hold is refused before anything is allocated.
+// `name` is what messages call the data.
+Result<std::vector<NamedTensor>> parse_npz(const std::string& bytes, const std::string& name);
 Result<std::vector<NamedTensor>> read_npz(const std::string& path);
 
 // Stored, not compressed (what numpy.savez writes). Two equal names are refused.

@@ -24,10 +24,7 @@ constexpr std::string_view kDeflated =
 
 class IoNpz : public testing::Test {
 protected:
-    Result<std::vector<NamedTensor>> read(std::string_view bytes) {
-        EXPECT_TRUE(write_file(path_, bytes).ok());
-        return read_npz(path_);
-    }
+    Result<std::vector<NamedTensor>> read(const std::string& bytes) { return parse_npz(bytes, path_); }
     ScratchFolder folder_;
     std::string path_ = folder_ / "t.npz";
 };
@@ -88,7 +85,7 @@ TEST_F(IoNpz, RefusesImpossibleSizes) {
 TEST_F(IoNpz, SurvivesDamage) {
     for (std::string_view hex : {kStored, kDeflated}) {
         const std::string good = from_hex(hex);
-        for (size_t n = 0; n < good.size(); ++n) EXPECT_FALSE(read(std::string_view(good).substr(0, n)).ok()) << n;
+        for (size_t n = 0; n < good.size(); ++n) EXPECT_FALSE(read(good.substr(0, n)).ok()) << n;
         for (size_t i = 0; i < good.size(); ++i) {
             std::string bad = good;
             bad[i] ^= 0x55;
