@@ -253,7 +253,7 @@ def part_fuzz():
         counts.fail("the sanitizer build")
         return counts
     for target in targets:
-        corpus = TESTS / "fuzz" / "corpus" / target.removesuffix("_fuzz")
+        corpus = TESTS / "fuzz" / target.replace("_fuzz", "_corpus")
         with tempfile.TemporaryDirectory() as found:
             command = [
                 SANITIZED / target,
