@@ -122,6 +122,10 @@ void Builder::store_strided(BufferId buffer, Expr offset, int64_t stride, Expr v
     place(Store{buffer, offset, value, mask, stride});
 }
 
+void Builder::store_streaming(BufferId buffer, Expr offset, Expr value) {
+    place(Store{buffer, offset, value, ExprId::none, 1, true});
+}
+
 void Builder::scatter(BufferId buffer, Expr offsets, Expr value, Expr mask) {
     if (!offsets.type().is_vector()) return store(buffer, offsets, value, mask);
     const Node n = program_.node(offsets);

@@ -120,6 +120,7 @@ public:
     Expr gather(BufferId buffer, Expr offsets, Expr mask = {}, Expr otherwise = {});
 
     void store(BufferId buffer, Expr offset, Expr value, Expr mask = {});
+    void store_streaming(BufferId buffer, Expr offset, Expr value);  // see Store::streaming
     void store_strided(BufferId buffer, Expr offset, int64_t stride, Expr value, Expr mask = {});
     void scatter(BufferId buffer, Expr offsets, Expr value, Expr mask = {});
     void prefetch(BufferId buffer, Expr offset, bool for_write = false);

@@ -120,8 +120,8 @@ private:
     }
     void statement(const Store& s) {
         prepare({s.offset, s.value, s.mask});
-        finish(fmt::format("{} = {}{}", place(s.buffer, s.offset, p_.type(s.value).lanes, s.stride), render(s.value, 0),
-                           condition(s.mask)));
+        finish(fmt::format("{} {}= {}{}", place(s.buffer, s.offset, p_.type(s.value).lanes, s.stride),
+                           s.streaming ? "stream" : "", render(s.value, 0), condition(s.mask)));
     }
     void statement(const Scatter& s) {
         prepare({s.offsets, s.value, s.mask});

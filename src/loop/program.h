@@ -120,8 +120,9 @@ struct If { ExprId condition; Block then_body, else_body; };
 struct Let { LetId let; ExprId value; };
 struct Declare { LocalId local; ExprId value; };  // visible from here to the end of the block
 struct Assign { LocalId local; ExprId value; };
-// Lane i goes to element offset + i * stride. Masked-off lanes are not touched, not even read.
-struct Store { BufferId buffer; ExprId offset, value, mask; int64_t stride; };
+// Lane i goes to element offset + i * stride. Masked-off lanes are not touched, not even read. `streaming` (stride 1, no
+// mask, address aligned to the vector) writes past the caches: for results too large to be read back from them.
+struct Store { BufferId buffer; ExprId offset, value, mask; int64_t stride; bool streaming = false; };
 // Lanes are written in order, so of equal offsets the last lane stays.
 struct Scatter { BufferId buffer; ExprId offsets, value, mask; };
 struct Prefetch { BufferId buffer; ExprId offset; bool for_write; };

@@ -24,6 +24,8 @@ namespace {
 
 // Below this many scalar operations a thread gains nothing from taking a task.
 constexpr int64_t kPointsPerTask = 32768;
+// Outputs from here on are written past the caches: larger than the share of one core in any last-level cache seen.
+constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
 // What equal programs share: machine code and how to call it.
 struct Code {
@@ -32,7 +34,7 @@ struct Code {
     std::string schedule_text, tile_text, loop_text, llvm_text, asm_text, summary;
     ModuleRef module;
     std::vector<Entry> stages, packs;
-    std::vector<size_t> symbol_of;            // loop symbol -> position in the request's symbol values
+    std::vector<size_t> symbol_of;            // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
     std::vector<std::string> symbol_names;    // of the request's program, in order
     std::vector<std::vector<Sym>> not_empty;  // shapes of tensors that folded-back accesses read
     std::vector<bool> only_packed;            // by input: read through packed panels alone
@@ -56,16 +58,19 @@ public:
             if (!is_packed_.load(std::memory_order_relaxed)) pack(l.inputs, pool);
         }
         std::vector<void*> arguments = pointers(l.inputs, l.outputs, l.workspace, *s);
+        const bool stream = s->large && std::all_of(l.outputs.begin(), l.outputs.end(), [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
+        const std::vector<int64_t>& symbols = stream ? s->streaming_symbols : s->symbols;
         std::atomic<int64_t> fault{0};
         for (size_t i = 0; i < code_->stages.size(); ++i) {
             const Entry& f = code_->stages[i];
             const int64_t tasks = s->tasks[i];
             if (tasks <= 0) continue;
             const int64_t grain = std::max<int64_t>(1, kPointsPerTask / std::max<int64_t>(1, s->points[i] / tasks));
-            const auto scratch = static_cast<size_t>(f.scratch_bytes(s->symbols.data()));
+            const auto scratch = static_cast<size_t>(f.scratch_bytes(symbols.data()));
             pool.parallel_for(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
                 int64_t status = 0;
-                f.run(arguments.data(), s->symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
+                f.run(arguments.data(), symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
+                if (stream) std::atomic_thread_fence(std::memory_order_seq_cst);  // non-temporal stores are not ordered by release
                 if (status != 0) fault.store(status, std::memory_order_relaxed);
             });
             if (const int64_t status = fault.load()) return Diagnostic(code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
@@ -102,8 +107,9 @@ public:
 private:
     // What follows from the symbols' values; kept for the last values seen, since models run at one size again and again.
     struct Sizes {
-        std::vector<int64_t> request, symbols, tasks, points, temp_offset;
+        std::vector<int64_t> request, symbols, streaming_symbols, tasks, points, temp_offset;
         int64_t workspace = 0;
+        bool large = false;     // outputs that no cache holds, in a kernel that can write past them
         bool empty_read = false;
     };
     std::shared_ptr<const Sizes> sizes(std::span<const int64_t> values) const {
@@ -114,7 +120,12 @@ private:
         SymValues named;
         for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = values[i];
         const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
-        for (size_t i : code_->symbol_of) s->symbols.push_back(values[i]);
+        for (size_t i : code_->symbol_of) s->symbols.push_back(i < values.size() ? values[i] : 0);
+        if (code_->lowered.streams) {
+            const TensorInfo& out = code_->kernel.program.tensors[code_->kernel.program.outputs[0]];
+            s->large = value(product(out.shape)) * static_cast<int64_t>(size_of(out.dtype)) >= kStreamBytes;
+            for (size_t i : code_->symbol_of) s->streaming_symbols.push_back(i < values.size() ? values[i] : 1);
+        }
         for (const Stage& st : code_->lowered.stages) {
             s->tasks.push_back(value(st.tasks));
             s->points.push_back(value(st.points));

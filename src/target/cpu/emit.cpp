@@ -576,7 +576,17 @@ private:
         }
         if (stride != 1) return scatter_to(s.buffer, t, a_.ramp({DType::I64, t.lanes}, offset, stride), v, mask);
         if (mask) aliases_.mark(b_.CreateMaskedStore(v, address(s.buffer, offset), align(t), mask), s.buffer);
+        else if (s.streaming) stream(v, address(s.buffer, offset), s.buffer);
         else aliases_.mark(b_.CreateAlignedStore(v, address(s.buffer, offset), align(t)), s.buffer);
+    }
+
+    // The alignment that the program promises is what lets LLVM use the non-temporal instruction.
+    void stream(Value* v, Value* address, BufferId buffer) {
+        const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(v->getType());
+        llvm::StoreInst* store = b_.CreateAlignedStore(v, address, llvm::Align(std::min<uint64_t>(bytes, 64)));
+        store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                           llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));
+        aliases_.mark(store, buffer);
     }
 
     void statement(const Scatter& s) {

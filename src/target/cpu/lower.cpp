@@ -204,10 +204,29 @@ private:
         if (has_main) {
             const LExpr count = r.end - r.begin;
             main_end = b_.let("main_end", r.begin + loop::floordiv(count, s.tile) * s.tile);
-            b_.loop(name, r.begin, main_end, s.tile, [&](LExpr i) { body(i, unroll, {}); });
+            const auto main = [&] { b_.loop(name, r.begin, main_end, s.tile, [&](LExpr i) { body(i, unroll, {}); }); };
+            if (streamable(s)) {
+                c_.out.streams = true;
+                b_.if_(loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)), [&] {
+                    point_.set_streaming(true);
+                    main();
+                    point_.set_streaming(false);
+                }, main);
+            } else {
+                main();
+            }
         }
         if (extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
         b_.loop(name, main_end, r.end, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
+    }
+    // A flat map onto one output: its results may be too large to be worth a place in the caches.
+    bool streamable(const Stmt& lane) const {
+        const auto& body = nest_.body;
+        if (nest_.grid.size() != 1 || nest_.grid[0].var != lane.var || nest_.grid[0].tile % lane.tile != 0) return false;
+        if (body.size() != 1 || lane.body.empty() || lane.body.back().kind != StmtKind::Store) return false;
+        if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; })) return false;
+        const Equation& q = c_.math.equations[lane.body.back().equation];
+        return c_.math.tensors[q.lhs].role == Role::Output && c_.math.tensors[q.lhs].shape.size() == 1;
     }
     int64_t task_tile(VarId v) const {
         for (const tile::GridAxis& g : nest_.grid)

@@ -37,7 +37,10 @@ struct Lowered {
     std::vector<Stage> stages;             // in order
     std::vector<Pack> packs;
     std::vector<std::string> faults;       // message of status code i + 1
+    bool streams = false;                  // has code for the symbol kStreamSymbol != 0
 };
+// Set by the caller of a kernel to 1 where its outputs are large and aligned to 64 bytes: then they bypass the caches.
+inline constexpr const char* kStreamSymbol = "%stream";
 
 // `constant` marks tensors whose contents never change.
 Lowered lower(const tile::Program& p, const std::vector<bool>& constant);

@@ -417,6 +417,7 @@ void Point::store(const Equation& q, LExpr value, int position) {
     }
     value = to_memory(value, s.dtype);
     if (offsets) b_.scatter(s.buffer, offsets, value, guard);
+    else if (a.step == 1 && streaming_ && !guard) b_.store_streaming(s.buffer, a.offset, value);
     else if (a.step == 1) b_.store(s.buffer, a.offset, value, guard);
     else b_.store_strided(s.buffer, a.offset, *a.step, value, guard);
 }
