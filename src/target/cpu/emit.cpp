@@ -124,17 +124,24 @@ private:
         b_.SetInsertPoint(b);
     }
 
+    // Functions without scratch memory share one, as an alias.
     void emit_scratch_size(const Function& f) {
-        start(llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy()}, false), f.name + ".scratch", {"symbols"});
-        symbols_ = arg(0);
         std::set<BufferId> used;
         collect(f.body, used);
-        Value* total = b_.getInt64(0);
-        for (BufferId id : used)
-            if (p_.buffer(id).space == Space::Scratch) total = b_.CreateAdd(total, scratch_bytes(p_.buffer(id)));
-        b_.SetInsertPoint(current());
-        b_.CreateRet(total);
-        finish();
+        std::erase_if(used, [&](BufferId id) { return p_.buffer(id).space != Space::Scratch; });
+        const char* shared = "opwright.no_scratch";
+        llvm::Function* none = used.empty() ? module_.getFunction(shared) : nullptr;
+        if (!none) {
+            start(llvm::FunctionType::get(b_.getInt64Ty(), {b_.getPtrTy()}, false), used.empty() ? shared : f.name + ".scratch",
+                  {"symbols"});
+            symbols_ = arg(0);
+            Value* total = b_.getInt64(0);
+            for (BufferId id : used) total = b_.CreateAdd(total, scratch_bytes(p_.buffer(id)));
+            b_.CreateRet(total);
+            finish();
+            none = fn_;
+        }
+        if (used.empty()) llvm::GlobalAlias::create(llvm::GlobalValue::ExternalLinkage, f.name + ".scratch", none);
     }
 
     // Rounded up to 64; a negative extent counts as 0.

@@ -1,0 +1,53 @@
+// A register tile of a packed matrix product built by hand: right, and wholly in registers.
+#include "../../bench/register_tile.h"
+
+#include "target_cpu_test_util.h"
+
+namespace opwright::target::cpu {
+namespace {
+
+struct TileShape { Level level; int mr, nv; };
+
+int stack_moves(const std::string& assembly) {
+    int moves = 0;
+    for (size_t at = 0; at < assembly.size();) {
+        const size_t end = std::min(assembly.find('\n', at), assembly.size());
+        const std::string_view line(assembly.data() + at, end - at);
+        if (line.find("mov") != line.npos && line.find("(%rsp") != line.npos && line.find("mm") != line.npos) ++moves;
+        at = end + 1;
+    }
+    return moves;
+}
+
+TEST(TargetCpuGemm, RegisterTilesStayInRegisters) {
+    for (const TileShape& s : {TileShape{Level::Avx2, 6, 2}, {Level::Avx512, 14, 2}, {Level::Avx512, 9, 3}, {Level::Avx512, 6, 4}}) {
+        const auto f = features_at(s.level);
+        if (!f) continue;
+        const loop::Program p = bench::register_tile(*f, s.mr, s.nv, 4);
+        auto object = compile_object(p, *f, {.want_assembly = true});
+        ASSERT_TRUE(object.ok());
+        EXPECT_EQ(stack_moves(object->assembly), 0) << name(s.level) << " " << s.mr << "x" << s.nv;
+    }
+}
+
+TEST(TargetCpuGemm, RegisterTilesAreRight) {
+    for (const Features& f : machine_levels()) {
+        const int mr = f.registers == 32 ? 14 : 6, nv = 2, nr = nv * f.lanes(DType::F32);
+        auto m = compile_or_fail(bench::register_tile(f, mr, nv, 4), f);
+        for (int64_t k : {0, 4, 40}) {
+            std::vector<float> a(static_cast<size_t>(k * mr + 1)), b(static_cast<size_t>(k * nr + 1)), c(static_cast<size_t>(mr * nr));
+            for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 13) - 6;
+            for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 17) - 8;
+            run(m, "tile", {{a.data(), b.data(), c.data()}, {k}});
+            for (int64_t i = 0; i < mr; ++i)
+                for (int64_t j = 0; j < nr; ++j) {
+                    float want = 0;  // small integers: exact in any order
+                    for (int64_t l = 0; l < k; ++l) want += a[static_cast<size_t>(l * mr + i)] * b[static_cast<size_t>(l * nr + j)];
+                    ASSERT_EQ(c[static_cast<size_t>(i * nr + j)], want) << name(f.level) << k;
+                }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace opwright::target::cpu
