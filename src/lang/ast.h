@@ -107,7 +107,7 @@ struct Stmt {
     StmtKind kind = StmtKind::Equation;
     uint32_t begin = 0, end = 0;
     Binding binding;              // Range; Let, Const and For use its name and place
-    TypeRef type;                 // Const
+    TypeRef type;                 // Const; Equation where stated
     std::vector<const Expr*> dims;  // Const
     const Expr* target = nullptr; // Equation: the Access on the left
     std::vector<Binding> names;   // Call: what it defines

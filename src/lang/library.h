@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,9 +34,15 @@ struct Argument {
     bool present = true;  // false: an optional parameter left out
 };
 
+// The range that values of an example's tensor lie in: low <= v < high.
+struct ValueRange {
+    double low = 0, high = 0;
+};
+
 // One example line of a declaration: concrete arguments that must elaborate and verify.
 struct Example {
-    std::vector<Argument> arguments;  // in parameter order; absent ones have present == false
+    std::vector<Argument> arguments;  // in parameter order, those of a variadic one last; absent ones have present == false
+    std::vector<std::optional<ValueRange>> values;  // of each argument, where the example states it
     Attributes attributes;
     Span span;
 };
@@ -43,6 +50,7 @@ struct Example {
 struct Parameter {
     std::string name;
     bool optional = false;
+    bool variadic = false;  // takes all arguments that are left; the last one
 };
 
 class Library {
@@ -50,8 +58,10 @@ public:
     // The embedded library, parsed once. A mistake in it is a bug: aborts with the diagnostic.
     static const Library& standard();
 
-    // Parses a file and adds its declarations; they may call those of `standard()` and each other.
-    Status add(SourceRef source);
+    // Parses a file and adds its declarations; they may call those of `standard()` and each other. A name of `standard()`
+    // given again hides it here. On an error nothing is added; `all_errors` gets every error of the file, the Status the
+    // first.
+    Status add(SourceRef source, std::vector<Diagnostic>* all_errors = nullptr);
 
     const OpDecl* find(const std::string& name) const;      // nullptr if unknown
     std::vector<std::string> names() const;                 // sorted
@@ -63,8 +73,9 @@ public:
     Result<math::Program> elaborate(const std::string& op, const std::vector<Argument>& arguments,
                                     const Attributes& attributes) const;
 
-    // As above, with arguments made up from the declaration: every named extent a symbol of that name, packs of the
-    // stated or given rank (default 2), dtype variables f32 (or the first allowed).
+    // As above, with arguments made up from the declaration: every named extent a symbol of that name. Attributes without
+    // a default, ranks, dtypes and the optional parameters present are those of the first example, where there is one;
+    // else packs have the stated or given rank, dtype variables are f32 (or the first allowed), all parameters present.
     Result<math::Program> elaborate_symbolic(const std::string& op, int pack_rank = 2) const;
 
     std::vector<Parameter> parameters(const OpDecl& d) const;
@@ -74,12 +85,16 @@ public:
     // The declaration's source text as written.
     std::string source_text(const OpDecl& d) const;
     Result<std::vector<Example>> examples(const OpDecl& d) const;
+    // "stride = [2, 1], pad = 1, mode = \"edge\", to = f16" as attributes of d, checked against their kinds. Empty: none.
+    Result<Attributes> parse_attributes(const OpDecl& d, SourceRef text) const;
 
-    Library();
+    Library();  // empty, over `standard()`
     ~Library();
     Library(Library&&) noexcept;
 
 private:
+    explicit Library(const Library* base);
+    Diagnostic unknown(const std::string& op) const;
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

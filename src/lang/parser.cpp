@@ -71,6 +71,18 @@ public:
         return {std::move(file_), std::move(errors_)};
     }
 
+    SettingsResult run_settings() {
+        SettingsResult r;
+        while (accept(TokenKind::Newline) || accept(TokenKind::Indent)) {}
+        if (errors_.empty() && now().kind == TokenKind::Name && setting_list(r.settings, "")) {
+            while (accept(TokenKind::Newline) || accept(TokenKind::Dedent)) {}
+        }
+        if (errors_.empty() && !at_end()) expected("an attribute", "Write NAME = VALUE, separated by ','.");
+        r.file = std::move(file_);
+        r.errors = std::move(errors_);
+        return r;
+    }
+
 private:
     Tokens tokens_;
     std::unique_ptr<File> file_;
@@ -307,8 +319,9 @@ private:
         const Token& t = now();
         const std::string word(t.text);
         if (is_reduction(word) && ahead().is("[")) return reduction();
-        if (is_reserved(word) && !is_reduction(word) && word != "true" && word != "false" && word != "inf" && word != "nan" &&
-            word != "pi" && word != "none") {
+        const bool fold = (word == "and" || word == "or") && ahead().is("(");  // and(c...) folds a pack
+        if (!fold && is_reserved(word) && !is_reduction(word) && word != "true" && word != "false" && word != "inf" && word != "nan" &&
+            word != "pi" && word != "none" && !dtype_from_name(word)) {
             expected("a value", "`" + word + "` is a word of the language and cannot be used as a name.");
             return nullptr;
         }
@@ -749,9 +762,10 @@ private:
             fail(now().begin, now().end, "A string cannot stand here.", "The description of an operator is the first line of its body; use '#' for remarks.");
             return false;
         }
+        if (now().is("(")) return call(s);
         if (now().kind != TokenKind::Name)
             return expected("a statement", "A statement is an equation y[i] = ..., a range p in 0..n, let, const, require, if or example.");
-        if (ahead().is("[")) return equation(s);
+        if (ahead().is("[") || ahead().is(":")) return equation(s);
         if (ahead().is("in") || ahead().is("...")) {
             s.kind = StmtKind::Range;
             if (!binding(s.binding, "an index")) return false;
@@ -849,7 +863,17 @@ private:
             std::string ignored;
             return name(ignored, "a tensor");
         }
-        if (!(s.target = named())) return false;
+        if (ahead().is(":")) {  // NAME: type[...] states the type of what is defined
+            const Token& t = now();
+            at_ += 2;
+            if (!type_ref(s.type)) return false;
+            if (!expect("[", "before the indices of " + quoted(std::string(t.text)))) return false;
+            Expr* e = make(ExprKind::Access, t.begin);
+            e->name = std::string(t.text);
+            if (!items(e->args, "]", "in the indices of " + quoted(e->name)) || !(s.target = done(e))) return false;
+        } else if (!(s.target = named())) {
+            return false;
+        }
         const Token& t = now();
         const bool word_update = (t.is("max") || t.is("min")) && ahead().is("=") && ahead().begin == t.end;
         if (accept("=")) s.update = UpdateOp::Set;
@@ -870,6 +894,7 @@ private:
     }
     bool call(Stmt& s) {
         s.kind = StmtKind::Call;
+        const bool bracketed = accept("(");
         do {
             Binding b;
             if (now().kind == TokenKind::Name && now().text == "_") {
@@ -880,6 +905,7 @@ private:
             }
             s.names.push_back(b);
         } while (accept(","));
+        if (bracketed && !expect(")", "after the names on the left")) return false;
         const bool one = s.names.size() == 1;
         if (!expect("=", "after " + quoted(s.names.back().name),
                     one ? "Write " + s.names[0].name + "[i] = ... for an equation, or " + s.names[0].name + " = OPERATOR(...) for a call." : ""))
@@ -927,9 +953,12 @@ private:
 
 bool is_reduction(std::string_view word) { return std::find(kReductions.begin(), kReductions.end(), word) != kReductions.end(); }
 bool is_reserved(std::string_view word) {
+    const auto type = dtype_from_name(word);
+    if (type && name(*type) == word) return true;
     return is_reduction(word) || std::find(kWords.begin(), kWords.end(), word) != kWords.end();
 }
 
 ParseResult parse(SourceRef source) { return Parser(std::move(source)).run(); }
+SettingsResult parse_settings(SourceRef source) { return Parser(std::move(source)).run_settings(); }
 
 }  // namespace opwright::lang

@@ -17,6 +17,14 @@ struct ParseResult {
 // Nesting of expressions and blocks is limited (200 and 64), so that no input exhausts the stack.
 ParseResult parse(SourceRef source);
 
+// "stride = [2, 1], pad = 1" alone, as a person writes attributes on a command line. Empty text: none.
+struct SettingsResult {
+    std::unique_ptr<File> file;  // owns the expressions
+    std::vector<Setting> settings;
+    std::vector<Diagnostic> errors;
+};
+SettingsResult parse_settings(SourceRef source);
+
 // Words that cannot name a tensor, an index or an attribute.
 bool is_reserved(std::string_view word);
 bool is_reduction(std::string_view word);  // sum, max, argmax, logsumexp, ...; also the scans

@@ -153,6 +153,7 @@ const std::vector<Sym>& Sym::operands() const { return node_->operands; }
 int64_t Sym::lower() const { return node_->lower; }
 int64_t Sym::upper() const { return node_->upper; }
 uint64_t Sym::hash() const { return node_->hash; }
+uint64_t Sym::size() const { return node_->size; }
 
 // Canonical form makes structural equality meaningful; 64 mixed hash bits and the size stand for the structure.
 bool Sym::known_equal(const Sym& o) const {

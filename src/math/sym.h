@@ -41,6 +41,7 @@ public:
 
     friend bool operator==(const Sym& a, const Sym& b) { return a.known_equal(b); }
     uint64_t hash() const;
+    uint64_t size() const;                             // nodes of the expression seen as a tree
     std::string str() const;                           // "(h + 2*pad - kh)//stride + 1"
 
 private:
