@@ -84,8 +84,8 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
         empty_ = false;
         return;
     }
-    if (nan_) return;
     widest_ = std::fmax(widest_, x.e);
+    if (nan_) return;
     if (std::isnan(x.v)) return;  // perhaps NaN: widest_ is infinite
     const bool up = maximises(op_);
     bool wins = empty_ || (up ? x.v > best_.v : x.v < best_.v);
@@ -103,6 +103,7 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
 }
 void FloatAccumulator::merge(const FloatAccumulator& o) {
     doubt_ |= o.doubt_;
+    widest_ = std::fmax(widest_, o.widest_);
     if (o.empty_) return;
     if (op_ == ReduceOp::Prod) {
         const double up = up_ * o.up_, down = down_ * o.down_;
@@ -117,7 +118,6 @@ void FloatAccumulator::merge(const FloatAccumulator& o) {
     }
     if (o.nan_) return add({kNan, 0}, o.position_);
     if (nan_) return;
-    widest_ = std::fmax(widest_, o.widest_);
     rival_ = maximises(op_) ? std::fmax(rival_, o.rival_) : std::fmin(rival_, o.rival_);
     add(o.best_, o.position_);
 }

@@ -30,7 +30,7 @@ Verdict judge(double r, double e, double g, const Rounding& c) {
     if (std::isnan(r)) return std::isnan(g) ? Verdict::Equal : Verdict::Wrong;
     const double rounded = derive::round_to(r, c.type);
     if (g == rounded && (std::signbit(g) == std::signbit(r) || e > 0)) return Verdict::Equal;
-    if (std::isnan(g)) return Verdict::Wrong;
+    if (std::isnan(g) || (g == 0 && r == 0 && e == 0)) return Verdict::Wrong;
     if (std::isinf(g)) {
         const bool reachable = g > 0 ? r + e > c.highest : r - e < -c.highest;
         return reachable ? Verdict::WithinTolerance : Verdict::Wrong;
@@ -44,6 +44,7 @@ Verdict judge(double r, double e, double g, const Rounding& c) {
 Verdict judge(int64_t r, double e, int64_t g, DType t) {
     if (std::isinf(e)) return Verdict::IllConditioned;
     if (r == g) return Verdict::Equal;
+    if (e == 0) return Verdict::Wrong;  // doubles do not tell large integers apart
     return std::fabs(derive::int_value(r, t) - derive::int_value(g, t)) <= e ? Verdict::WithinTolerance : Verdict::Wrong;
 }
 

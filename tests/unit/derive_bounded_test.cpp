@@ -308,6 +308,7 @@ TEST(DeriveAccumulate, ExtremaAndTheirPositions) {
     EXPECT_TRUE(std::isnan(run(ReduceOp::Min, {{1, 0}, {kNan, 0}, {0, 0}}).v));
     EXPECT_FALSE(std::signbit(run(ReduceOp::Max, {{-0.0, 0}, {0, 0}, {-0.0, 0}}).v));
     EXPECT_TRUE(std::signbit(run(ReduceOp::Min, {{0, 0}, {-0.0, 0}, {0, 0}}).v));
+    EXPECT_EQ(run(ReduceOp::Min, {{1, 0}, {kNan, kInf}}).e, kInf);                // perhaps NaN
     EXPECT_EQ(run(ReduceOp::Max, {}).v, -kInf);
     EXPECT_EQ(run(ReduceOp::Min, {}).v, kInf);
     EXPECT_EQ(run(ReduceOp::Prod, {}).v, 1);
