@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "graph/onnx/import.h"
+#include "graph/onnx/tensor_proto.h"
+#include "io/file.h"
+#include "verify/graph_reference.h"
+#include "verify/onnx_test.h"
+
+namespace opwright::verify {
+namespace fs = std::filesystem;
+namespace onnx = graph::onnx;
+
+namespace {
+
+// What a diagnostic says, on one line.
+std::string one_line(const Diagnostic& d) {
+    std::string r = d.message;
+    for (const Note& n : d.notes) r += " " + n.text;
+    std::replace(r.begin(), r.end(), '\n', ' ');
+    return r;
+}
+
+Result<std::vector<Tensor>> read_tensors(const fs::path& folder, const std::string& stem) {
+    std::vector<Tensor> r;
+    for (int i = 0;; ++i) {
+        const fs::path path = folder / (stem + "_" + std::to_string(i) + ".pb");
+        if (!fs::exists(path)) return r;
+        OPW_TRY(const std::string bytes, io::read_file(path.string()));
+        auto t = onnx::tensor_from_proto(bytes);
+        if (!t.ok()) return Diagnostic(path.filename().string() + ": " + t.error().message);
+        r.push_back(std::move(t->tensor));
+    }
+}
+
+// Empty where `got` is what is wanted.
+std::string difference(const Tensor& got, const Tensor& want, const OnnxTestOptions& o) {
+    if (got.dtype() != want.dtype())
+        return "is " + std::string(opwright::name(got.dtype())) + " and should be " +
+               std::string(opwright::name(want.dtype()));
+    if (got.shape() != want.shape())
+        return "has the shape " + to_string(got.shape()) + " and should have " + to_string(want.shape());
+    int64_t wrong = 0, first = -1;
+    for (int64_t i = 0; i < got.size(); ++i) {
+        bool same;
+        if (is_float(got.dtype())) {
+            const double a = got.get(i), b = want.get(i);
+            same = a == b || (std::isnan(a) && std::isnan(b)) ||
+                   (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= o.atol + o.rtol * std::abs(b));
+        } else {
+            same = got.get_int(i) == want.get_int(i);
+        }
+        if (same) continue;
+        if (wrong++ == 0) first = i;
+    }
+    if (wrong == 0) return "";
+    const auto show = [&](const Tensor& t) {
+        return is_float(t.dtype()) ? std::to_string(t.get(first)) : std::to_string(t.get_int(first));
+    };
+    return "differs in " + std::to_string(wrong) + " of " + std::to_string(got.size()) + " elements; element " +
+           std::to_string(first) + " is " + show(got) + " and should be " + show(want);
+}
+
+CaseResult verdict(Verdict v, std::string reason) { return {"", v, std::move(reason), 0}; }
+
+// The graph for these inputs: the values of inputs that decide its form are given as the import asks for them.
+std::variant<graph::Graph, onnx::ImportFailure> specialise(const onnx::Model& m,
+                                                           const std::vector<onnx::ModelValue>& declared,
+                                                           const std::vector<Tensor>& inputs) {
+    onnx::ImportOptions options;
+    for (size_t round = 0;; ++round) {
+        auto r = onnx::import(m, options);
+        auto* f = std::get_if<onnx::ImportFailure>(&r);
+        if (!f || f->malformed || !f->unsupported.empty() || round > inputs.size()) return r;
+        for (size_t i = 0; i < inputs.size(); ++i) {
+            const auto asked = [&](const std::vector<std::string>& names) {
+                return std::find(names.begin(), names.end(), declared[i].name) != names.end();
+            };
+            if (asked(f->needs_value)) options.known_inputs[declared[i].name] = inputs[i];
+            if (asked(f->needs_shape)) options.input_shapes[declared[i].name] = inputs[i].shape();
+        }
+    }
+}
+
+CaseResult run_data_set(const onnx::Model& m, const fs::path& data, const OnnxTestOptions& o) {
+    const auto inputs = read_tensors(data, "input");
+    const auto expected = read_tensors(data, "output");
+    if (!inputs.ok()) return verdict(Verdict::Unsupported, one_line(inputs.error()));
+    if (!expected.ok()) return verdict(Verdict::Unsupported, one_line(expected.error()));
+    const auto declared = onnx::model_inputs(m);
+    if (inputs->size() != declared.size())
+        return verdict(Verdict::Unsupported, "The data give " + std::to_string(inputs->size()) +
+                                                 " inputs, and the model has " + std::to_string(declared.size()) + ".");
+    auto imported = specialise(m, declared, *inputs);
+    if (const auto* f = std::get_if<onnx::ImportFailure>(&imported))
+        return verdict(Verdict::Unsupported, one_line(f->diagnostic));
+    const auto& g = std::get<graph::Graph>(imported);
+    if (const auto errors = graph::verify(g); !errors.empty())
+        return verdict(Verdict::Wrong, "The graph is not well formed: " + errors[0]);
+    const auto outputs = o.run ? o.run(g, *inputs) : run_reference(g, *inputs);
+    if (!outputs.ok()) return verdict(Verdict::Wrong, "It was imported and did not run: " + one_line(outputs.error()));
+    if (outputs->size() != expected->size())
+        return verdict(Verdict::Wrong, "It has " + std::to_string(outputs->size()) + " outputs and should have " +
+                                           std::to_string(expected->size()) + ".");
+    for (size_t i = 0; i < outputs->size(); ++i)
+        if (const std::string d = difference((*outputs)[i], (*expected)[i], o); !d.empty())
+            return verdict(Verdict::Wrong, "Output " + std::to_string(i + 1) + " of " +
+                                               std::to_string(outputs->size()) + " " + d + ".");
+    return verdict(Verdict::Pass, "");
+}
+}  // namespace
+
+std::string name(Verdict v) {
+    switch (v) {
+        case Verdict::Pass: return "pass";
+        case Verdict::Wrong: return "wrong";
+        case Verdict::Crash: return "crash";
+        case Verdict::Unsupported: return "unsupported";
+        case Verdict::Timeout: return "timeout";
+    }
+    return "";
+}
+
+CaseResult run_onnx_case(const std::string& folder, const OnnxTestOptions& o) {
+    auto model = onnx::parse_file((fs::path(folder) / "model.onnx").string());
+    if (!model.ok()) return verdict(Verdict::Unsupported, one_line(model.error()));
+    std::vector<fs::path> sets;
+    for (const auto& e : fs::directory_iterator(folder))
+        if (e.is_directory() && e.path().filename().string().rfind("test_data_set_", 0) == 0) sets.push_back(e.path());
+    std::sort(sets.begin(), sets.end());
+    if (sets.empty()) return verdict(Verdict::Unsupported, "The folder holds no test_data_set_*.");
+    for (const fs::path& s : sets)
+        if (CaseResult r = run_data_set(**model, s, o); r.verdict != Verdict::Pass) return r;
+    return verdict(Verdict::Pass, "");
+}
+
+}  // namespace opwright::verify
