@@ -101,6 +101,25 @@ bool identity(const Program& p, const std::vector<ExprId>& at, const std::vector
     return next == domain.size();
 }
 
+std::vector<bool> mentioned(const Program& p) {
+    std::vector<bool> r(p.tensors.size()), seen(p.expr_count());
+    std::vector<ExprId> stack;
+    for (const Equation& q : p.equations) {
+        stack.assign(q.at.begin(), q.at.end());
+        stack.push_back(q.rhs);
+        while (!stack.empty()) {
+            const ExprId id = stack.back();
+            stack.pop_back();
+            if (seen[id]) continue;
+            seen[id] = true;
+            const Expr& e = p.expr(id);
+            if (e.kind == ExprKind::Load || e.kind == ExprKind::Inside) r[e.ref] = true;
+            stack.insert(stack.end(), e.args.begin(), e.args.end());
+        }
+    }
+    return r;
+}
+
 std::vector<Read> reads_with_context(const Program& p, ExprId root) {
     std::vector<Read> out;
     const auto walk = [&](auto&& self, ExprId start, const std::vector<VarId>& around) -> void {

@@ -30,6 +30,8 @@ struct Read {
     ExprId expr = kNone;
     std::vector<VarId> reduced;
 };
+// By tensor: whether an equation reads an element of it or asks whether one exists.
+std::vector<bool> mentioned(const Program& p);
 // Every read of a tensor in e, index expressions included; one that occurs under different reductions is listed for each.
 std::vector<Read> reads_with_context(const Program& p, ExprId e);
 

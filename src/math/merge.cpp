@@ -54,7 +54,8 @@ private:
         const Program& p = *part.program;
         assert(part.inputs.size() == p.inputs.size() && part.outputs.size() == p.outputs.size());
         Rewriter rw{.from = p, .into = q_};
-        for (size_t i = 0; i < p.inputs.size(); ++i) rw.tensors[p.inputs[i]] = value_.at(part.inputs[i]);
+        for (size_t i = 0; i < p.inputs.size(); ++i)
+            if (auto v = value_.find(part.inputs[i]); v != value_.end()) rw.tensors[p.inputs[i]] = v->second;
         for (size_t i = 0; i < p.outputs.size(); ++i) {
             const bool leaves = std::find(outputs_.begin(), outputs_.end(), part.outputs[i]) != outputs_.end();
             rw.tensors[p.outputs[i]] = place(part.outputs[i], p.tensors[p.outputs[i]], leaves ? Role::Output : Role::Temp);

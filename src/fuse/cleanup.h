@@ -1,0 +1,24 @@
+// Passes that leave a graph's results alone and make it smaller.
+#pragma once
+#include "graph/graph.h"
+
+namespace opwright::fuse {
+
+// Nodes with constant inputs and small results become constants, evaluated by the reference and rounded to their types.
+// Nodes whose evaluation reports an error stay, to report it when they run.
+graph::Graph fold_constants(graph::Graph g);
+
+// Views of views, views of constants, and views that change nothing.
+graph::Graph fold_views(graph::Graph g);
+
+// Nodes that apply equal programs to equal inputs become one; equal constants too.
+graph::Graph remove_duplicates(graph::Graph g);
+
+// Nodes and outputs that nothing reads, and values that are gone.
+graph::Graph remove_dead(graph::Graph g);
+
+// Brings each node's program into the shape that fusion reads: live outputs only, no temporary that need not exist, each
+// input once, no unit variables.
+graph::Graph normalise(graph::Graph g);
+
+}  // namespace opwright::fuse

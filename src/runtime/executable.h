@@ -1,0 +1,62 @@
+// A graph with its kernels: everything that can be done before the sizes are known is done here, once.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "target/cpu/cpu.h"
+
+namespace opwright::runtime {
+
+enum class Engine : uint8_t { Cpu, Reference };
+
+struct ExecutableOptions {
+    Engine engine = Engine::Cpu;
+    target::cpu::Options cpu;
+    bool keep_text = false;         // of the levels below the graph, for text()
+};
+
+// Times of one node over the measured runs, in seconds.
+struct StepTime {
+    graph::NodeId node = graph::kNone;
+    double min = 0, median = 0;
+};
+struct Timing {
+    double min = 0, median = 0;     // of whole runs, measured without looking at the nodes
+    std::vector<StepTime> steps;    // in order of execution; nodes that need no work at run time are not listed
+};
+
+class Executable {
+public:
+    // Compiles all nodes at once, runs those that depend on constants alone, and packs constants.
+    // Errors: a kernel that cannot be compiled, naming the model's operator.
+    static Result<std::shared_ptr<const Executable>> build(graph::Graph g, const ExecutableOptions& o, ThreadPool& pool);
+    ~Executable();
+
+    // Inputs in the graph's order. Any number of threads may call it. What depends on the shapes alone is worked out at
+    // their first use and kept for the last few shapes. Errors: number, element type, rank or extents of inputs; a
+    // requirement that does not hold; an index that is data and lies outside its tensor.
+    Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, ThreadPool& pool) const;
+
+    // Runs warm-up and measured runs, the latter once as a whole and once node by node.
+    Result<Timing> measure(std::span<const Tensor> inputs, ThreadPool& pool, int warmup, int repeats) const;
+
+    const graph::Graph& graph() const;
+    // Values of the graph's symbols for inputs of these shapes. Errors as for run().
+    Result<math::SymValues> bind(std::span<const Shape> shapes) const;
+    // Bytes of the arena for intermediate results at these shapes, and the least that any plan could do with.
+    struct Memory { int64_t arena = 0, lower_bound = 0, constants = 0; };
+    Result<Memory> memory(std::span<const Shape> shapes) const;
+
+    // Of a Compute node; nullptr for views and nodes evaluated beforehand.
+    const target::cpu::Kernel* kernel(graph::NodeId n) const;
+
+private:
+    struct Impl;
+    explicit Executable(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace opwright::runtime
