@@ -1,0 +1,28 @@
+// The whole way from a graph of operators to something that runs, and from one operator to a graph.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fuse/fuse.h"
+#include "runtime/executable.h"
+
+namespace opwright {
+
+struct CompileOptions {
+    runtime::ExecutableOptions execution;
+    bool fuse = true;
+    bool check = false;        // verify every level as it is made; a violation is a bug in Opwright and aborts
+    fuse::Limits limits;
+};
+
+struct Compiled {
+    std::shared_ptr<const runtime::Executable> executable;
+    std::vector<fuse::Decision> decisions;
+};
+Result<Compiled> compile(graph::Graph g, const CompileOptions& o, runtime::ThreadPool& pool);
+
+// One operator as a graph of one node, with the program's inputs and outputs.
+graph::Graph graph_of(math::Program p);
+
+}  // namespace opwright
