@@ -1,0 +1,132 @@
+#include "explain/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "derive/cost.h"
+#include "fuse/summary.h"
+
+namespace opwright::explain {
+namespace {
+
+double value(const math::Sym& s, const math::SymValues& v) {
+    const auto e = math::evaluate(s, v);
+    return e ? static_cast<double>(*e) : 0;
+}
+
+std::string shape_text(const graph::Value& v, const math::SymValues& symbols) {
+    Shape s;
+    for (const math::Sym& d : v.shape) s.push_back(math::evaluate(d, symbols).value_or(-1));
+    return std::string(opwright::name(v.dtype)) + to_string(s);
+}
+
+std::string types(const std::vector<graph::SourceOp>& sources) {
+    std::string r;
+    int more = 0;
+    for (const graph::SourceOp& s : sources) {
+        if (!r.empty() && r.size() + s.type.size() > 60) {
+            ++more;
+            continue;
+        }
+        r += (r.empty() ? "" : "+") + s.type;
+    }
+    return more ? r + fmt::format("+{} more", more) : r;
+}
+
+double longest_sum(const math::Program& p, const math::SymValues& symbols) {
+    double longest = 0;
+    for (math::ExprId e = 0; e < p.expr_count(); ++e) {
+        if (p.expr(e).kind != math::ExprKind::Reduce) continue;
+        double n = 1;
+        for (math::VarId v : p.expr(e).vars) n *= value(p.vars[v].extent, symbols);
+        longest = std::max(longest, n);
+    }
+    return longest;
+}
+
+std::string shapes(const graph::Graph& g, const graph::Node& n, const math::SymValues& symbols) {
+    std::string in, out;
+    for (graph::ValueId v : n.inputs)
+        if (in.size() < 60) in += (in.empty() ? "" : ", ") + shape_text(g.values[v], symbols);
+    for (graph::ValueId v : n.outputs)
+        if (out.size() < 40) out += (out.empty() ? "" : ", ") + shape_text(g.values[v], symbols);
+    return in + " -> " + out;
+}
+}  // namespace
+
+std::string_view name(Bound b) {
+    switch (b) {
+        case Bound::Launch: return "launch";
+        case Bound::Memory: return "memory";
+        case Bound::Arithmetic: return "arithmetic";
+    }
+    return "";
+}
+
+double Row::floor() const { return std::max({floor_launch, floor_memory, floor_arithmetic}); }
+Bound Row::bound() const {
+    if (floor() == floor_arithmetic) return Bound::Arithmetic;
+    return floor() == floor_memory ? Bound::Memory : Bound::Launch;
+}
+
+Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const Machine& machine, runtime::ThreadPool& pool,
+                        const ProfileOptions& o) {
+    const runtime::Executable& e = *c.executable;
+    const graph::Graph& g = e.graph();
+    std::vector<Shape> shape_list;
+    for (const Tensor& t : inputs) shape_list.push_back(t.shape());
+    OPW_TRY(const math::SymValues symbols, e.bind(shape_list));
+    OPW_TRY(const runtime::Timing timing, e.measure(inputs, pool, o.warmup, o.repeats));
+
+    Profile p;
+    p.name = g.name;
+    p.seconds = timing.median;
+    p.min_seconds = timing.min;
+    p.machine = machine;
+    p.threads = machine.threads;
+    p.warmup = std::max(1, o.warmup);
+    p.repeats = std::max(1, o.repeats);
+    OPW_TRY(p.memory, e.memory(shape_list));
+    for (const fuse::Decision& d : c.decisions) {
+        p.candidates.push_back({d.producer, d.consumer, d.value, d.reason, d.taken, value(d.bytes, symbols)});
+        if (d.taken) p.fused_bytes += p.candidates.back().bytes, ++p.fused;
+    }
+    double total = 0;
+    for (const runtime::StepTime& t : timing.steps) {
+        const graph::Node& n = g.nodes[t.node];
+        const derive::Cost cost = derive::cost(n.program);
+        Row r;
+        r.name = n.sources.empty() ? n.program.name : n.sources.back().name;
+        r.type = n.sources.empty() ? n.program.name : types(n.sources);
+        r.sources = n.sources;
+        r.shapes = shapes(g, n, symbols);
+        r.seconds = t.median;
+        r.min_seconds = t.min;
+        r.simple = value(cost.simple, symbols);
+        r.divide = value(cost.divide, symbols);
+        r.special = value(cost.special, symbols);
+        r.bytes = value(cost.bytes(), symbols);
+        r.floor_launch = machine.dispatch_seconds;
+        if (const double b = machine.bandwidth(r.bytes); b > 0) r.floor_memory = r.bytes / b;
+        if (machine.flops_f32 > 0) r.floor_arithmetic = r.flops() / machine.flops_f32;
+        for (graph::ValueId v : n.outputs) r.results += value(math::product(g.values[v].shape), symbols);
+        r.terms = longest_sum(n.program, symbols);
+        r.contraction = fuse::summarise(n.program).contraction;
+        if (const auto* k = e.kernel(t.node)) r.schedule = k->schedule_summary();
+        total += r.seconds;
+        p.source_operators += std::max<size_t>(1, n.sources.size());
+        p.rows.push_back(std::move(r));
+    }
+    for (Row& r : p.rows) r.share = total > 0 ? r.seconds / total : 0;
+
+    std::vector<size_t> order(p.rows.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].seconds > p.rows[b].seconds; });
+    for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(std::max(0, o.explained))); ++i)
+        p.rows[order[i]].advice = advise(p.rows[order[i]], p);
+    return p;
+}
+
+}  // namespace opwright::explain

@@ -1,0 +1,75 @@
+// Where the time of a model or an operator goes, held against what this machine can do.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "compile.h"
+#include "explain/machine.h"
+
+namespace opwright::explain {
+
+enum class Bound : uint8_t { Launch, Memory, Arithmetic };
+std::string_view name(Bound b);  // "launch", "memory", "arithmetic"
+
+// One kernel: an operator of the model, or several that were fused. Times in seconds, sizes in bytes.
+struct Row {
+    std::string name;                        // of its last source operator
+    std::string type;                        // "Conv+Add+Relu"
+    std::vector<graph::SourceOp> sources;
+    std::string shapes;                      // "f32[1, 16, 320, 320] -> f32[1, 16, 160, 160]"
+    double seconds = 0, min_seconds = 0;     // median and minimum of the measured runs
+    double share = 0;                        // of the sum over rows
+    double simple = 0, divide = 0, special = 0;
+    double bytes = 0;                        // compulsory: each distinct element once
+    double floor_launch = 0, floor_memory = 0, floor_arithmetic = 0;
+    bool contraction = false;
+    double terms = 0;                        // of the longest sum, where it reduces
+    double results = 0;                      // elements of the outputs
+    std::string schedule;                    // how the kernel is scheduled, in words
+    std::string advice;                      // for the costliest rows: why it takes its time, and what to do next
+
+    double flops() const { return simple + divide + special; }
+    double intensity() const { return bytes > 0 ? flops() / bytes : 0; }
+    double floor() const;
+    Bound bound() const;                     // the largest of the three floors
+    double of_floor() const { return seconds > 0 ? floor() / seconds : 0; }  // 1 = as fast as the floor allows
+};
+
+// A candidate for fusion at these sizes.
+struct Candidate {
+    std::string producer, consumer, value, reason;
+    bool taken = false;
+    double bytes = 0;                        // memory traffic saved, or that taking it would have saved
+};
+
+struct Profile {
+    std::string name;
+    double seconds = 0, min_seconds = 0;     // of a whole warm run: median and minimum
+    std::vector<Row> rows;                   // in order of execution
+    Machine machine;
+    int threads = 1, warmup = 0, repeats = 0;
+    runtime::Executable::Memory memory;
+    std::vector<Candidate> candidates;
+    double fused_bytes = 0;                  // traffic that the fusions taken save, at these sizes
+    size_t fused = 0, source_operators = 0;
+};
+
+struct ProfileOptions {
+    int warmup = 3, repeats = 10;
+    int explained = 5;                       // rows that get advice
+};
+// Runs the executable on these inputs (in its graph's order) and holds each kernel against the machine's ceilings.
+Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const Machine& machine, runtime::ThreadPool& pool,
+                        const ProfileOptions& o = {});
+
+// Fits 100 columns; the rows in order of cost, at most `limit` of them (0 = all).
+std::string to_text(const Profile& p, size_t limit = 25);
+// {"total_ms", "min_ms", "threads", ..., "operators": [{"name", "type", "ms", "share", "flops", "bytes", "intensity", "bound",
+//  "of_floor", ...}], "fusion": [...]}
+nlohmann::json to_json(const Profile& p);
+
+// One plain sentence or two: why this row takes the time it does, what to do next, and what that would gain at most.
+std::string advise(const Row& r, const Profile& p);
+
+}  // namespace opwright::explain

@@ -1,0 +1,115 @@
+// A profile as text and as JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "explain/profile.h"
+#include "explain/units.h"
+
+namespace opwright::explain {
+namespace {
+
+constexpr size_t kWidth = 100;
+
+// Columns that a person sees: bytes that begin a character.
+size_t columns(const std::string& s) {
+    return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+std::string cut(const std::string& s, size_t width) {
+    if (columns(s) <= width) return s;
+    std::string r;
+    size_t n = 0;
+    for (size_t i = 0; i < s.size(); ++i) {
+        if ((s[i] & 0xC0) != 0x80 && n++ == width - 1) break;
+        r += s[i];
+    }
+    return r + "~";
+}
+std::string right(const std::string& s, size_t width) { return std::string(width > columns(s) ? width - columns(s) : 0, ' ') + s; }
+std::string left(const std::string& s, size_t width) { return s + std::string(width > columns(s) ? width - columns(s) : 0, ' '); }
+
+std::vector<size_t> by_cost(const Profile& p) {
+    std::vector<size_t> order(p.rows.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].seconds > p.rows[b].seconds; });
+    return order;
+}
+
+std::string wrapped(const std::string& text, size_t indent) {
+    std::string r, line(indent, ' ');
+    for (size_t i = 0; i < text.size();) {
+        const size_t end = std::min(text.find(' ', i), text.size());
+        const std::string word = text.substr(i, end - i);
+        if (columns(line) > indent && columns(line) + 1 + columns(word) > kWidth) {
+            r += line + "\n";
+            line.assign(indent, ' ');
+        }
+        line += (columns(line) > indent ? " " : "") + word;
+        i = end + 1;
+    }
+    return r + line + "\n";
+}
+}  // namespace
+
+std::string to_text(const Profile& p, size_t limit) {
+    std::string r;
+    r += fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} kernels for {} operators\n", cut(p.name.empty() ? "model" : p.name, 30),
+                     time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", p.rows.size(), p.source_operators);
+    r += fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}\n", bytes_text(p.machine.copy_bandwidth()),
+                     count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds));
+    r += fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants\n", bytes_text(static_cast<double>(p.memory.arena)),
+                     bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants)));
+    r += fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run\n\n", p.fused, bytes_text(p.fused_bytes));
+
+    r += "operator                                       time share     FLOP    bytes FLOP/B bound      of floor\n";
+    const std::vector<size_t> order = by_cost(p);
+    size_t shown = 0;
+    for (size_t i : order) {
+        if (limit && shown++ == limit) break;
+        const Row& x = p.rows[i];
+        r += left(cut(x.name, 19), 20) + left(cut(x.type, 21), 22) + right(time_text(x.seconds), 9) + right(percent_text(x.share), 6) +
+             right(count_text(x.flops()), 9) + right(bytes_text(x.bytes), 9) + right(fmt::format("{:.1f}", x.intensity()), 7) + " " +
+             left(std::string(name(x.bound())), 10) + right(percent_text(x.of_floor()), 7) + "\n";
+    }
+    if (limit && order.size() > limit) {
+        double rest = 0;
+        for (size_t k = limit; k < order.size(); ++k) rest += p.rows[order[k]].share;
+        r += fmt::format("... and {} more, {} of the time\n", order.size() - limit, percent_text(rest));
+    }
+    r += "\n";
+    for (size_t i : order)
+        if (!p.rows[i].advice.empty()) {
+            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), kWidth) + "\n";
+            r += wrapped(p.rows[i].advice, 4);
+        }
+    return r;
+}
+
+nlohmann::json to_json(const Profile& p) {
+    using nlohmann::json;
+    json rows = json::array(), fusion = json::array();
+    for (const Row& r : p.rows) {
+        json sources = json::array();
+        for (const graph::SourceOp& s : r.sources) sources.push_back({{"name", s.name}, {"type", s.type}});
+        json row{{"name", r.name}, {"type", r.type}, {"sources", std::move(sources)}, {"shapes", r.shapes}, {"ms", r.seconds * 1e3},
+                 {"min_ms", r.min_seconds * 1e3}, {"share", r.share}, {"flops", r.flops()},
+                 {"flops_by_class", {{"simple", r.simple}, {"divide", r.divide}, {"special", r.special}}}, {"bytes", r.bytes},
+                 {"intensity", r.intensity()},
+                 {"floors_ms", {{"launch", r.floor_launch * 1e3}, {"memory", r.floor_memory * 1e3}, {"arithmetic", r.floor_arithmetic * 1e3}}},
+                 {"bound", std::string(name(r.bound()))}, {"of_floor", r.of_floor()}, {"schedule", r.schedule}};
+        if (!r.advice.empty()) row["advice"] = r.advice;
+        rows.push_back(std::move(row));
+    }
+    for (const Candidate& c : p.candidates)
+        fusion.push_back({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"bytes", c.bytes}, {"reason", c.reason}});
+    return {{"name", p.name}, {"total_ms", p.seconds * 1e3}, {"min_ms", p.min_seconds * 1e3}, {"threads", p.threads}, {"warmup", p.warmup},
+            {"repeats", p.repeats},
+            {"machine", {{"processor", p.machine.processor}, {"level", p.machine.level}, {"copy_bytes_per_second", p.machine.copy_bandwidth()},
+                         {"flops_f32", p.machine.flops_f32}, {"dispatch_ms", p.machine.dispatch_seconds * 1e3}, {"measured_at", p.machine.measured_at}}},
+            {"memory", {{"arena", p.memory.arena}, {"lower_bound", p.memory.lower_bound}, {"constants", p.memory.constants}}},
+            {"operators", std::move(rows)}, {"fusion", std::move(fusion)}, {"fused_bytes", p.fused_bytes}};
+}
+
+}  // namespace opwright::explain
