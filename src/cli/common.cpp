@@ -1,0 +1,123 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "runtime/thread_pool.h"
+
+namespace opwright::cli {
+
+void ExecutionFlags::add(CLI::App& a) {
+    a.add_option("--threads", threads, "threads to run on; 0 = as many as this process may use")->check(CLI::Range(0, 1024))->capture_default_str();
+    a.add_option("--engine", engine, "cpu (compiled), or reference (interpreted in fp64, slow)")
+        ->check(CLI::IsMember({"cpu", "reference"}))->capture_default_str();
+    a.add_option("--vector", vector, "widest vector unit to use")->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))->capture_default_str();
+    a.add_flag("--no-cache", no_cache, "neither read nor write the disk cache of compiled objects");
+    a.add_flag("--no-fuse", no_fuse, "one kernel for each operator");
+}
+
+CompileOptions ExecutionFlags::options() const {
+    CompileOptions o;
+    o.execution.engine = engine == "reference" ? runtime::Engine::Reference : runtime::Engine::Cpu;
+    o.execution.cpu.level = vector == "auto" ? "" : vector;
+    o.execution.cpu.cache = !no_cache;
+    o.fuse = !no_fuse;
+    return o;
+}
+
+std::shared_ptr<runtime::ThreadPool> ExecutionFlags::pool() const { return std::make_shared<runtime::ThreadPool>(threads); }
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+bool colour() {
+    const char* term = std::getenv("TERM");
+    return isatty(STDERR_FILENO) && !std::getenv("NO_COLOR") && term && std::string(term) != "dumb";
+}
+
+void print_json(const nlohmann::json& j) { print(j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
+
+void fail(Context& c, const Diagnostic& d, bool json, int exit) {
+    c.exit = exit;
+    if (json) print_json({{"error", {{"message", d.message}, {"text", render(d)}}}});
+    else std::fprintf(stderr, "%s\n", render(d, colour()).c_str());
+}
+
+Result<std::map<std::string, int64_t>> parse_sizes(const std::vector<std::string>& items) {
+    std::map<std::string, int64_t> r;
+    for (const std::string& item : items)
+        for (size_t i = 0; i < item.size();) {
+            const size_t end = std::min(item.find(',', i), item.size());
+            const std::string part = item.substr(i, end - i);
+            const size_t eq = part.find('=');
+            char* stop = nullptr;
+            const long long v = eq == std::string::npos ? -1 : std::strtoll(part.c_str() + eq + 1, &stop, 10);
+            if (v < 0 || !stop || *stop || eq == 0 || eq + 1 == part.size())
+                return Diagnostic(fmt::format("'{}' is no size.", part)).with_next("Write NAME=NUMBER, for example --size n=3,w=224.");
+            r[part.substr(0, eq)] = v;
+            i = end + 1;
+        }
+    return r;
+}
+
+Tensor random_tensor(DType t, Shape s, uint64_t seed) {
+    Tensor r(t, std::move(s));
+    uint64_t state = seed * 0x9e3779b97f4a7c15ull + 0x1234567;
+    for (int64_t i = 0; i < r.size(); ++i) {
+        uint64_t z = state += 0x9e3779b97f4a7c15ull;  // splitmix64 (Steele, Lea, Flood, 2014)
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        z ^= z >> 31;
+        if (is_float(t)) r.set(i, static_cast<double>(z >> 40) / (1 << 23) - 1);
+        else r.set_int(i, static_cast<int64_t>(z >> 32) & (t == DType::Bool ? 1 : 7));
+    }
+    return r;
+}
+
+namespace {
+struct Statistics {
+    double min = 0, max = 0, mean = 0;
+    int64_t nans = 0;
+};
+Statistics statistics(const Tensor& t) {
+    Statistics s{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), 0, 0};
+    for (int64_t i = 0; i < t.size(); ++i) {
+        const double v = t.get(i);
+        if (std::isnan(v)) {
+            ++s.nans;
+            continue;
+        }
+        s.min = std::min(s.min, v);
+        s.max = std::max(s.max, v);
+        s.mean += v;
+    }
+    s.mean /= static_cast<double>(std::max<int64_t>(1, t.size() - s.nans));
+    return s;
+}
+}  // namespace
+
+std::string describe(const std::string& n, const Tensor& t) {
+    std::string r = fmt::format("{}: {}{}", n, name(t.dtype()), to_string(t.shape()));
+    if (t.size() == 0) return r;
+    const Statistics s = statistics(t);
+    if (t.size() == 1) return r + fmt::format("  = {:.7g}", t.get(0));
+    r += fmt::format("  min {:.6g}  max {:.6g}  mean {:.6g}", s.min, s.max, s.mean);
+    return s.nans ? r + fmt::format("  NaN {}", s.nans) : r;
+}
+
+nlohmann::json describe_json(const std::string& n, const Tensor& t) {
+    nlohmann::json j{{"name", n}, {"dtype", std::string(name(t.dtype()))}, {"shape", t.shape()}};
+    if (t.size() == 0) return j;
+    const Statistics s = statistics(t);
+    j["min"] = s.min, j["max"] = s.max, j["mean"] = s.mean, j["nans"] = s.nans;
+    return j;
+}
+
+}  // namespace opwright::cli

@@ -1,0 +1,72 @@
+#include "explain/operator_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "derive/cost.h"
+#include "derive/shape.h"
+
+namespace opwright::explain {
+
+OperatorReport report(const lang::Library& l, const std::string& name, const math::Program& p) {
+    OperatorReport r;
+    r.name = name;
+    if (const lang::OpDecl* d = l.find(name)) {
+        r.doc = l.doc(*d);
+        r.file = l.file(*d);
+        r.source = l.source_text(*d);
+        for (const lang::Parameter& q : l.parameters(*d)) r.parameters.push_back(q.name + (q.optional ? "?" : ""));
+        r.attributes = l.attribute_names(*d);
+    }
+    r.shape_rule = derive::print_shape_rule(p);
+    for (const math::Requirement& q : p.requirements) r.requirements.push_back(q.message);
+    const derive::Cost c = derive::cost(p);
+    r.cost = derive::print_cost(p, c);
+    r.flops = c.flops().str();
+    r.bytes = c.bytes().str();
+    r.equations = p.print();
+    r.symbols = p.symbols();
+    return r;
+}
+
+Result<OperatorReport> report(const lang::Library& l, const std::string& name) {
+    if (!l.find(name)) {
+        Diagnostic d(fmt::format("There is no operator named '{}'.", name));
+        if (const std::string near = did_you_mean(name, l.names()); !near.empty()) d.with_next(fmt::format("Did you mean '{}'?", near));
+        return d;
+    }
+    OPW_TRY(const math::Program p, l.elaborate_symbolic(name));
+    return report(l, name, p);
+}
+
+std::string to_text(const OperatorReport& r) {
+    const auto indented = [](const std::string& s) {
+        std::string t;
+        for (size_t i = 0; i < s.size();) {
+            const size_t end = std::min(s.find('\n', i), s.size());
+            t += "    " + s.substr(i, end - i) + "\n";
+            i = end + 1;
+        }
+        return t;
+    };
+    std::string t = r.name + (r.doc.empty() ? "" : ": " + r.doc) + "\n";
+    if (!r.file.empty()) t += "declared in " + r.file + "\n";
+    if (!r.source.empty()) t += "\n" + indented(r.source);
+    t += "\nshape rule\n" + indented(r.shape_rule);
+    if (!r.requirements.empty()) {
+        t += "\nrequirements\n";
+        for (const std::string& s : r.requirements) t += "    " + s + "\n";
+    }
+    t += "\ncost\n" + indented(r.cost);
+    t += "\nmathematics (what the fp64 reference evaluates, and every kernel is compared with)\n" + indented(r.equations);
+    return t;
+}
+
+nlohmann::json to_json(const OperatorReport& r) {
+    return {{"name", r.name}, {"doc", r.doc}, {"file", r.file}, {"parameters", r.parameters}, {"attributes", r.attributes},
+            {"symbols", r.symbols}, {"shape_rule", r.shape_rule}, {"requirements", r.requirements},
+            {"cost", {{"flops", r.flops}, {"bytes", r.bytes}, {"text", r.cost}}}, {"equations", r.equations}, {"source", r.source}};
+}
+
+}  // namespace opwright::explain
