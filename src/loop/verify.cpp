@@ -300,6 +300,8 @@ private:
         if (t.dtype != p_.buffer(s.buffer).dtype)
             fault(fmt::format("stores {} to '{}' of {}", to_string(t), p_.buffer(s.buffer).name,
                               name(p_.buffer(s.buffer).dtype)));
+        if (s.streaming && (s.stride != 1 || s.mask != ExprId::none || !t.is_vector()))
+            fault(fmt::format("streams to '{}' other than whole vectors side by side", p_.buffer(s.buffer).name));
         if (s.stride == 0) fault(fmt::format("stores to '{}' with stride 0", p_.buffer(s.buffer).name));
         mask(s.mask, t);
     }

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/tensor.h"
-#include "loop/fold.h"
+#include "loop/verify.h"
 #include "target_cpu_test_util.h"
 
 namespace opwright::target::cpu {
@@ -144,6 +144,26 @@ TEST_P(TargetCpuEmit, StridedLoadsAndStores) {
             }
         }
     }
+}
+
+TEST_P(TargetCpuEmit, StreamingStores) {
+    for (DType t : {DType::U8, DType::Bool, DType::F32}) {
+        const int lanes = f().lanes(t);
+        Program q;
+        Builder c(q);
+        auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1, Access::Write);
+        c.function("copy", [&] {
+            c.loop("i", 0, c.symbol("n"), lanes, [&](Expr i) { c.store_streaming(y, i, c.load(x, i, lanes)); });
+        });
+        auto m = compile_or_fail(q, f());
+        Tensor in(t, {4 * lanes}), out(t, {4 * lanes});
+        for (int64_t i = 0; i < in.size(); ++i) in.set_int(i, t == DType::Bool ? i % 3 == 0 : i % 100);
+        run(m, "copy", {{in.data(), out.data()}, {in.size()}});
+        EXPECT_EQ(std::memcmp(in.data(), out.data(), in.bytes()), 0);
+    }
+    auto x = b.param("x", DType::F32, 0);
+    b.function("f", [&] { b.store_streaming(x, b.i64(0), b.f32(1)); });
+    EXPECT_EQ(verify(p), std::vector<std::string>{"function 'f': streams to 'x' other than whole vectors side by side."});
 }
 
 TEST_P(TargetCpuEmit, GatherAndScatter) {

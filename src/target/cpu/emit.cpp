@@ -1,6 +1,7 @@
 #include "target/cpu/emit.h"
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
@@ -72,6 +73,10 @@ public:
         prepare_buffers(used);
         block(f.body);
         b_.SetInsertPoint(current());
+#if defined(__x86_64__)
+        // Streaming stores are ordered with nothing, not even the release by which the caller learns of the end.
+        if (streams_) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+#endif
         b_.CreateRetVoid();
         finish();
     }
@@ -99,6 +104,7 @@ private:
             if (type->getParamType(i)->isPointerTy()) fn_->addParamAttr(i, llvm::Attribute::NoAlias);
             ++i;
         }
+        streams_ = false;
         scopes_.clear();
         scopes_.push_back({ScopeKind::Function, nullptr, {}});
         symbol_values_.assign(p_.symbols.size(), nullptr);
@@ -591,6 +597,7 @@ private:
     void stream(Value* v, Value* address, BufferId buffer) {
         const uint64_t bytes = module_.getDataLayout().getTypeStoreSize(v->getType());
         llvm::StoreInst* store = b_.CreateAlignedStore(v, address, llvm::Align(std::min<uint64_t>(bytes, 64)));
+        streams_ = true;
         store->setMetadata(llvm::LLVMContext::MD_nontemporal,
                            llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));
         aliases_.mark(store, buffer);
@@ -636,6 +643,7 @@ private:
     std::unordered_map<ExprId, Placed> statement_values_;
     std::vector<Value*> symbol_values_, buffer_values_, locals_;
     std::vector<Placed> vars_, lets_;
+    bool streams_ = false;  // the function has streaming stores
 };
 
 }  // namespace
