@@ -45,6 +45,19 @@ bool in_dtype_class(const std::string& c, DType t) {
 }
 
 // What one dim of an argument is, as declared.
+// k*NAME or NAME*k with a number k > 1: binds NAME to the extent divided by k.
+struct Multiple {
+    std::string name;
+    int64_t factor = 0;
+};
+static std::optional<Multiple> multiple_of_name(const Expr& e) {
+    if (e.kind != ExprKind::Binary || e.fn != math::Fn::Mul) return std::nullopt;
+    const Expr &a = *e.args[0], &b = *e.args[1];
+    if (a.kind == ExprKind::Integer && b.kind == ExprKind::Name && a.integer > 1) return Multiple{b.name, a.integer};
+    if (b.kind == ExprKind::Integer && a.kind == ExprKind::Name && b.integer > 1) return Multiple{a.name, b.integer};
+    return std::nullopt;
+}
+
 struct Elaborator::Slot {
     std::string key;                 // "m", "i#2", or "" where no name stands for it
     const Expr* dim = nullptr;       // the declaration's item
@@ -284,6 +297,12 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
                     }
                 }
                 if (names.empty()) return error(*d, fmt::format("`{}` is no form of dims that a parameter can have.", source_of(*d)), "The forms are m, 3, ~m, m..., ~m..., m...(rank) and merge(o, r, positions)....");
+                if (b && of.kind == ExprKind::Name && values_.count(of.name)) {  // ~shape...: against an attribute
+                    const Value& v = values_.at(of.name);
+                    if (!v.is(Kind::List)) return error(*d, fmt::format("`{}` is {}, where a list of extents is needed.", of.name, v.kind_name()), "Broadcast against a pack, or an attribute of kind ints given as a list.");
+                    if (v.list->size() > static_cast<size_t>(kMaxRank)) return error(*d, fmt::format("`{}` has more than {} elements.", of.name, kMaxRank), "Lower the rank.");
+                    lengths[of.name] = static_cast<int>(v.list->size());
+                }
                 if (b && !item.rank) {
                     if (spread) return error(*d, fmt::format("`{}` has two broadcast packs.", p.name), "One is enough: they would align at the right.");
                     spread = &of;
@@ -420,6 +439,7 @@ Result<std::vector<Elaborator::Slot>> Elaborator::slots_of(const Param& p, int r
         if (item.kind == ExprKind::Expand) {
             const Expr& of = *item.args[0];
             if (of.kind == ExprKind::Name) {
+                if (!b && values_.count(of.name)) return error(of, fmt::format("`{}` is an attribute and a pack of dims at once.", of.name), "Rename one of the two.");
                 pack(of.name, d, b);
             } else {
                 const std::string &o = of.args[0]->name, &r = of.args[1]->name;
@@ -501,7 +521,18 @@ Status Elaborator::bind_arguments(std::vector<std::vector<BoundArg>> args, std::
             }
         }
     }
+    std::map<std::string, Sym> commons;
     for (const auto& [n, k] : lengths) {
+        if (const auto v = values_.find(n); v != values_.end()) {
+            for (size_t i = 0; i < v->second.list->size(); ++i) {
+                const std::string key = fmt::format("{}#{}", n, i);
+                if (!occurrences.count(key)) order.push_back(key);
+                const auto s = (*v->second.list)[i].as_sym();
+                if (!s) return error_at(op_.name_at, op_.name_end, fmt::format("`{}` holds values that are no extents.", n), "Broadcast against integers.");
+                occurrences[key].push_back({fmt::format("element {} of `{}`", i, n), *s, false});
+            }
+            continue;
+        }
         Dim d;
         d.pack = true;
         d.begins.assign(static_cast<size_t>(k), Sym(0));
@@ -512,7 +543,9 @@ Status Elaborator::bind_arguments(std::vector<std::vector<BoundArg>> args, std::
         const auto& all = occurrences[key];
         Sym common;
         OPW_CHECK(unify(key, all, common, place));
+        commons[key] = common;
         const size_t hash = key.find('#');
+        if (values_.count(key.substr(0, hash))) continue;
         Dim& d = dims_[key.substr(0, hash)];
         if (hash == std::string::npos) {
             d.extents = {common};
@@ -522,9 +555,29 @@ Status Elaborator::bind_arguments(std::vector<std::vector<BoundArg>> args, std::
         }
         if (d.origin.empty()) d.origin = all[0].where;
     }
+    // A dim such as 2*c binds c where nothing else does.
+    for (size_t i = 0; i < op_.params.size(); ++i) {
+        const Param& p = op_.params[i];
+        for (size_t t = 0; t < args[i].size(); ++t)
+            for (const Slot& s : slots[i][t]) {
+                const auto m = s.key.empty() ? multiple_of_name(*s.dim) : std::nullopt;
+                if (!m || values_.count(m->name) || dims_.count(m->name)) continue;
+                const Sym& own = args[i][t].shape[static_cast<size_t>(s.physical)];
+                const Sym rest = math::mod(own, m->factor);
+                if (rest.lower() > 0)
+                    return at_call(place, p, fmt::format("Dim {} of `{}` has extent {}, which is no multiple of {}.", s.physical, p.name, own.str(), m->factor), fmt::format("Give `{}` an extent of the form {}.", p.name, source_of(*s.dim)));
+                if (!rest.is(0)) add_requirement(math::equal(rest, 0), fmt::format("In `{}`, dim {} of `{}` has extent {}, which must be a multiple of {}.", op_.name, s.physical, p.name, own.str(), m->factor));
+                Dim d;
+                d.extents = {math::floor_div(own, m->factor)};
+                d.begins = {Sym(0)};
+                d.stated = true;  // it goes over a part of that dim
+                d.origin = fmt::format("dim {} of `{}`", s.physical, p.name);
+                dims_[m->name] = std::move(d);
+            }
+    }
     // Packs whose dims no present argument has tell nothing.
     for (const auto& [n, k] : lengths)
-        for (int i = 0; i < k; ++i)
+        for (int i = 0; i < k && !values_.count(n); ++i)
             if (!occurrences.count(n + "#" + std::to_string(i))) {
                 dims_.erase(n);
                 break;
@@ -547,7 +600,6 @@ Status Elaborator::bind_arguments(std::vector<std::vector<BoundArg>> args, std::
                 d.physical = s.physical;
                 d.broadcast = s.broadcast;
                 if (s.physical >= 0) d.own = a.shape[static_cast<size_t>(s.physical)];
-                const size_t hash = s.key.find('#');
                 if (s.key.empty()) {
                     d.extent = d.own;
                     OPW_TRY(Value want, eval_static(*s.dim));
@@ -558,10 +610,8 @@ Status Elaborator::bind_arguments(std::vector<std::vector<BoundArg>> args, std::
                     if (!(d.own == *w)) add_requirement(math::equal(d.own, *w), fmt::format("In `{}`, dim {} of `{}` has extent {} and must have {} = {}.", op_.name, s.physical, v.name, d.own.str(), source_of(*s.dim), w->str()));
                 } else if (s.each) {
                     d.extent = d.own;
-                } else if (hash == std::string::npos) {
-                    d.extent = dims_.at(s.key).extents[0];
                 } else {
-                    d.extent = dims_.at(s.key.substr(0, hash)).extents[std::stoul(s.key.substr(hash + 1))];
+                    d.extent = commons.at(s.key);
                 }
                 v.dims.push_back(std::move(d));
             }
@@ -618,7 +668,9 @@ Result<std::vector<std::vector<BoundArg>>> Elaborator::symbolic_arguments(const 
                 const Expr& item = d->kind == ExprKind::Broadcast ? *d->args[0] : *d;
                 if (item.kind != ExprKind::Expand) continue;
                 const Expr& of = *item.args[0];
-                if (of.kind == ExprKind::Name) {
+                if (of.kind == ExprKind::Name && values_.count(of.name) && values_.at(of.name).is(Kind::List)) {
+                    lengths[of.name] = static_cast<int>(values_.at(of.name).list->size());
+                } else if (of.kind == ExprKind::Name) {
                     OPW_CHECK(pack_length(item, of.name));
                 } else if (of.kind == ExprKind::Call && of.name == "merge" && of.args.size() == 3 && of.args[0]->kind == ExprKind::Name && of.args[1]->kind == ExprKind::Name) {
                     OPW_TRY(auto axes, list_argument(*of.args[2]));
@@ -632,6 +684,12 @@ Result<std::vector<std::vector<BoundArg>>> Elaborator::symbolic_arguments(const 
             for (const Slot& s : slots) {
                 if (s.key.empty()) {
                     a.shape.emplace_back(0);  // an expression of others: below
+                    if (const auto m = multiple_of_name(*s.dim); m && !values_.count(m->name) && !dims_.count(m->name)) {
+                        Dim d;
+                        d.extents = {Sym::symbol(m->name)};
+                        d.begins = {Sym(0)};
+                        dims_[m->name] = std::move(d);
+                    }
                     continue;
                 }
                 std::string n = s.key;
@@ -640,6 +698,10 @@ Result<std::vector<std::vector<BoundArg>>> Elaborator::symbolic_arguments(const 
                 a.shape.push_back(Sym::symbol(n));
                 if (s.each) continue;
                 const size_t hash = s.key.find('#');
+                if (const auto v = values_.find(s.key.substr(0, hash)); v != values_.end()) {
+                    a.shape.back() = v->second.list->at(std::stoul(s.key.substr(hash + 1))).as_sym().value_or(a.shape.back());
+                    continue;
+                }
                 Dim& d = dims_[s.key.substr(0, hash)];
                 d.pack = hash != std::string::npos;
                 const size_t k = d.pack ? std::stoul(s.key.substr(hash + 1)) : 0;

@@ -204,8 +204,11 @@ private:
     Status check_declared(const Param& output, const View& v, const Expr& at);
     Result<const View*> tensor(const std::string& name, const Expr& at) const;
     // Indices of the tensor itself for those of the declaration, with the checks of extents.
-    Result<std::vector<math::ExprId>> lower(const View& v, const std::vector<Value>& at, const Expr& e, bool checked, bool exact);
-    Status check_plain(const View& v, size_t d, math::VarId var, const Expr& e, bool exact);
+    // How the extent of a plain index must meet that of its dim: Equal on the left of what defines a tensor; Agree elsewhere,
+    // where an index of a stated range may go over a part; Within on the left of updates; Any where an `outside` is given.
+    enum class Extents : uint8_t { Equal, Agree, Within, Any };
+    Result<std::vector<math::ExprId>> lower(const View& v, const std::vector<Value>& at, const Expr& e, Extents rule);
+    Status check_plain(const View& v, size_t d, math::VarId var, const Expr& e, Extents rule);
     Status check_inside(const View& v, size_t d, math::ExprId index, const Expr& e);
     Result<Value> access(const Expr& e, Want want);
     Result<Value> inside(const Expr& e);

@@ -217,11 +217,11 @@ Result<const View*> Elaborator::tensor(const std::string& name, const Expr& at) 
                  near.empty() ? "A tensor is a parameter, or is defined by an equation before its use." : fmt::format("Did you mean `{}`?", near));
 }
 
-Status Elaborator::check_plain(const View& v, size_t d, VarId var, const Expr& e, bool exact) {
+Status Elaborator::check_plain(const View& v, size_t d, VarId var, const Expr& e, Extents rule) {
     const Shared::VarInfo& i = s_.vars[var];
     const Sym &have = p_.vars[var].extent, &want = v.dims[d].extent;
     if (have == want) return ok_status();
-    if (i.stated && !exact) {  // a range may go over a part; too long a one is refused here or at launch
+    if (rule == Extents::Within || (i.stated && rule == Extents::Agree)) {  // too long a range is refused here or at launch
         if ((have - want).lower() <= 0) return ok_status();
         return error(e, fmt::format("The index `{}` runs over {} values, but {} has only {}.", i.name, have.str(), dim_of(d, v.name), want.str()),
                      fmt::format("Shorten the range of `{}`, or say what the access means outside: {}[...] outside zero.", i.name, v.name));
@@ -256,7 +256,7 @@ Status Elaborator::check_inside(const View& v, size_t d, ExprId index, const Exp
                  "Say what it means there, as in x[...] outside zero (or clamp, wrap, reflect, mirror, (value)), or shorten the range.");
 }
 
-Result<std::vector<ExprId>> Elaborator::lower(const View& v, const std::vector<Value>& at, const Expr& e, bool checked, bool exact) {
+Result<std::vector<ExprId>> Elaborator::lower(const View& v, const std::vector<Value>& at, const Expr& e, Extents rule) {
     if (at.size() != v.dims.size()) {
         Diagnostic x = error(e, fmt::format("`{}` has {} dim{} but {} {} given.", v.name, v.dims.size(), v.dims.size() == 1 ? "" : "s", at.size(), at.size() == 1 ? "index is" : "indices are"),
                              fmt::format("Give one index for each dim of `{}`.", v.name));
@@ -268,10 +268,10 @@ Result<std::vector<ExprId>> Elaborator::lower(const View& v, const std::vector<V
         const LogicalDim& dim = v.dims[d];
         const Expr& place = e.args.size() == at.size() && e.args[d]->kind != ExprKind::Expand ? *e.args[d] : e;
         OPW_TRY(ExprId i, as_index(place, at[d]));
-        if (checked) {
+        if (rule != Extents::Any) {
             const bool plain = p_.expr(i).kind == math::ExprKind::Index;
-            if (plain) OPW_CHECK(check_plain(v, d, p_.expr(i).ref, e, exact));
-            else if (exact && p_.is_integer_literal(i, 0)) {
+            if (plain) OPW_CHECK(check_plain(v, d, p_.expr(i).ref, e, rule));
+            else if (rule == Extents::Equal && p_.is_integer_literal(i, 0)) {
                 if (dim.extent.known_different(1)) return error(place, fmt::format("Index 0 alone does not cover {}, of extent {}.", dim_of(d, v.name), dim.extent.str()), "Use an index that runs over the whole dim.");
                 if (!dim.extent.is(1))
                     add_requirement(math::equal(dim.extent, 1), fmt::format("In `{}`, {} has extent {}, but only index 0 of it is set; it must be 1.", op_.name, dim_of(d, v.name), dim.extent.str()));
@@ -337,7 +337,7 @@ Result<Value> Elaborator::access(const Expr& e, Want) {
         return error(e, fmt::format("`{}` is a number here and takes no indices, but {} {} given.", view.name, at.size(), at.size() == 1 ? "is" : "are"),
                      fmt::format("Only operators whose dims are all packs can be called inside an expression; call `{}` as a statement.", op_.name));
     }
-    OPW_TRY(auto index, lower(view, at, e, plain_outside(e), false));
+    OPW_TRY(auto index, lower(view, at, e, plain_outside(e) ? Extents::Agree : Extents::Any));
     OPW_TRY(auto beyond, outside(e, view.type));
     const ExprId fill = beyond.second ? narrow(*beyond.second) : math::kNone;
     return Value::of_expr(p_.load(view.id, std::move(index), beyond.first, fill), view.type);
@@ -352,7 +352,7 @@ Result<Value> Elaborator::inside(const Expr& e) {
     const View view = *v;
     OPW_TRY(auto at, items(a.args, DType::I64));
     if (view.id == math::kNone) return Value::of_condition(1);
-    OPW_TRY(auto index, lower(view, at, a, false, false));
+    OPW_TRY(auto index, lower(view, at, a, Extents::Any));
     if (index.empty()) return Value::of_condition(1);
     return Value::of_expr(p_.inside(view.id, std::move(index)), DType::Bool);
 }
@@ -591,7 +591,7 @@ Status Elaborator::equation_inside(const Stmt& s) {
     const auto reads = p_.reads(rhs);
     if (std::find(reads.begin(), reads.end(), view->id) != reads.end())
         return error(*s.value, fmt::format("`{}` is read while it is being updated.", n), "Read a copy: z[i] = y[i] before this equation.");
-    OPW_TRY(auto index, lower(*view, at, t, t.outside != "drop", s.update == UpdateOp::Set));
+    OPW_TRY(auto index, lower(*view, at, t, s.update == UpdateOp::Set ? Extents::Equal : t.outside == "drop" ? Extents::Any : Extents::Within));
     p_.add_equation(view->id, std::move(index), rhs, update_of(s.update), t.outside == "drop" ? Outside::Value : Outside::Error, op_.span(s.begin, s.end));
     return ok_status();
 }

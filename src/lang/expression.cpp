@@ -745,8 +745,15 @@ Result<Value> Elaborator::builtin(const Expr& e, Want want, bool& known_name) {
             if (auto it = variadic_.find(a.name); it != variadic_.end()) return Value::of_size(static_cast<int64_t>(it->second.size()));
             if (auto it = views_.find(a.name); it != views_.end()) return Value::of_size(static_cast<int64_t>(it->second.dims.size()));
         }
-        OPW_TRY(auto all, list_argument(a));
-        return Value::of_size(static_cast<int64_t>(all.size()));
+        // A pack of dims counts whether or not its indices are in force.
+        const Expr& base = a.kind == ExprKind::Expand ? *a.args[0] : a;
+        const bool dims = base.kind == ExprKind::Name && dims_.count(base.name);
+        const bool outer = in_equation_;
+        if (dims) in_equation_ = false;
+        Result<std::vector<Value>> all = list_argument(a);
+        in_equation_ = outer;
+        if (!all.ok()) return all.error();
+        return Value::of_size(static_cast<int64_t>(all->size()));
     }
     if (n == "highest" || n == "lowest" || n == "top" || n == "bottom" || n == "eps") {
         OPW_CHECK(arity(e, 1));

@@ -47,7 +47,18 @@ void Elaborator::packs_in(const Expr& e, std::set<std::string>& bound, std::vect
                 if (e.args.size() == 1 && e.args[0]->kind == ExprKind::Name && !bound.count(e.args[0]->name) && is_pack(e.args[0]->name)) out.push_back(&e);
                 return;
             }
-            if (e.name == "rank" || e.name == "len" || e.name == "total" || e.name == "product" || e.name == "present" || e.name == "before") return;
+            if (e.name == "rank" || e.name == "len" || e.name == "present" || e.name == "before") return;
+            if (fold_of(e.name)) {
+                // What is folded stays whole; a count or value inside a pack function is stepped with the expansion.
+                for (const Expr* a : e.args) {
+                    if (a->kind == ExprKind::Name && is_pack(a->name)) continue;
+                    if (a->kind != ExprKind::Call || !is_pack_function(a->name)) packs_in(*a, bound, out);
+                    else if ((a->name == "take" || a->name == "drop") && a->args.size() == 2) packs_in(*a->args[1], bound, out);
+                    else if (a->name == "range" || a->name == "fill")
+                        for (const Expr* b : a->args) packs_in(*b, bound, out);
+                }
+                return;
+            }
             break;
         case ExprKind::Expand: return;
         case ExprKind::Reduce: {
