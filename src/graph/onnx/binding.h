@@ -55,6 +55,8 @@ public:
 using Binding = Result<std::vector<ValueId>> (*)(NodeContext& c);
 // nullptr for an operator without a binding. `domain` "" is ai.onnx.
 Binding find_binding(const std::string& domain, const std::string& op_type);
+// How many leading inputs every node of a bound type must have; the importer checks them before it calls the binding.
+size_t required_inputs(const std::string& domain, const std::string& op_type);
 // Operator types with a binding, sorted: for the table in docs/onnx.md.
 std::vector<std::string> bound_operators();
 

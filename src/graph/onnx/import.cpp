@@ -315,6 +315,11 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
         report(node, Diagnostic());
         return fail_outputs(node, scope);
     }
+    for (size_t i = 0; i < required_inputs(domain, n.op_type()); ++i) {
+        if (i < node.inputs.size() && node.inputs[i] != kNone) continue;
+        report(node, Diagnostic("its input " + std::to_string(i + 1) + " is missing"));
+        return fail_outputs(node, scope);
+    }
     Context context(*this, node);
     auto outputs = bound(context);
     failed_.resize(graph_.values.size(), false);

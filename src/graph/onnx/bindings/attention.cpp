@@ -14,7 +14,8 @@ Result<ValueId> with_heads(NodeContext& c, ValueId v, int64_t heads) {
     if (s.size() == 4) return v;
     if (s.size() != 3 || heads < 1) return c.unsupported("q_num_heads and kv_num_heads are needed for inputs of three dims");
     const Sym h(heads);
-    return transposed(c, c.view(v, {s[0], s[1], h, math::floor_div(s[2], h)}), {0, 2, 1, 3});
+    OPW_TRY(const Sym head, divided(c, s[2], h, "heads"));
+    return transposed(c, c.view(v, {s[0], s[1], h, head}), {0, 2, 1, 3});
 }
 
 Out attention(NodeContext& c) {
@@ -25,14 +26,15 @@ Out attention(NodeContext& c) {
     OPW_TRY(ValueId v, with_heads(c, c.input(2), kv_heads));
     Sym past = 0;
     if (input_or_none(c, 4) != kNone) {
-        if (input_or_none(c, 5) == kNone) return c.unsupported("past_key needs past_value");
+        if (rank_of(c, c.input(4)) != 4 || input_or_none(c, 5) == kNone) return c.unsupported("past_key and past_value of four dims are needed together");
         past = shape_of(c, c.input(4))[2];
         OPW_TRY(k, emit1(c, "concat", {c.input(4), k}, {{"axis", 2}}));
         OPW_TRY(v, emit1(c, "concat", {c.input(5), v}, {{"axis", 2}}));
     }
     const DType t = type_of(c, q);
     const Dims qs = shape_of(c, q), ks = shape_of(c, k), vs = shape_of(c, v);
-    const Sym heads = ks[1], group = math::floor_div(qs[1], ks[1]), rows = qs[2], columns = ks[2];
+    const Sym heads = ks[1], rows = qs[2], columns = ks[2];
+    OPW_TRY(const Sym group, divided(c, qs[1], heads, "heads of keys"));
     const auto head = qs[3].constant();
     double scale = c.float_attribute("scale", 0);
     if (!c.has("scale")) {
@@ -49,6 +51,7 @@ Out attention(NodeContext& c) {
         ValueId mask = with_rank(c, c.input(3), 4);
         const bool truth = type_of(c, mask) == DType::Bool;
         Dims m = shape_of(c, mask);
+        if (m.size() != 4) return c.unsupported("attn_mask must have at most four dims");
         const Sym missing = columns - m[3];
         if (!missing.is(0) && !m[3].is(1)) {
             const ValueId fill = truth ? scalar(c, 0, DType::Bool) : scalar(c, -INFINITY, type_of(c, mask));
@@ -106,7 +109,8 @@ Out rotary(NodeContext& c) {
     if (flat) {
         const int64_t heads = c.int_attribute("num_heads", 0);
         if (heads < 1) return c.unsupported("num_heads is needed for an input of three dims");
-        x = c.view(x, {original[0], original[1], Sym(heads), math::floor_div(original[2], heads)});
+        OPW_TRY(const Sym head, divided(c, original[2], heads, "heads"));
+        x = c.view(x, {original[0], original[1], Sym(heads), head});
     }
     const Dims s = shape_of(c, x);
     if (input_or_none(c, 3) != kNone) {
@@ -142,7 +146,10 @@ Out linear_attention(NodeContext& c) {
     const Dims qs = shape_of(c, c.input(0)), vs = shape_of(c, c.input(2));
     const auto steps = qs.size() == 3 ? qs[1].constant() : std::nullopt;
     if (!steps || *steps > 512) return c.unsupported("a recurrence over time is written out step by step, which needs a known length of at most 512");
-    const Sym h(kv_heads), g(q_heads / kv_heads), d = math::floor_div(qs[2], q_heads), e = math::floor_div(vs[2], kv_heads), b = qs[0], n = qs[1];
+    if (vs.size() != 3) return c.unsupported("query, key and value must have three dims");
+    const Sym h(kv_heads), g(q_heads / kv_heads), b = qs[0], n = qs[1];
+    OPW_TRY(const Sym d, divided(c, qs[2], q_heads, "heads"));
+    OPW_TRY(const Sym e, divided(c, vs[2], kv_heads, "heads"));
     const auto head = d.constant();
     if (!head) return c.unsupported("the head size must be known");
     OPW_TRY(ValueId q, converted(c, c.view(c.input(0), {b, n, h, g, d}), DType::F32));
@@ -157,10 +164,12 @@ Out linear_attention(NodeContext& c) {
         OPW_TRY(state, converted(c, state, DType::F32));
     }
     if (decay != kNone) {
+        if (rank_of(c, decay) != 3) return c.unsupported("decay must have three dims");
         const bool each = !shape_of(c, decay)[2].known_equal(h);
         OPW_TRY(decay, converted(c, c.view(decay, {b, n, h, each ? d : Sym(1)}), DType::F32));
     }
     if (beta != kNone) {
+        if (rank_of(c, beta) != 3) return c.unsupported("beta must have three dims");
         const Sym last = shape_of(c, beta)[2];
         OPW_TRY(beta, converted(c, c.view(beta, {b, n, last}), DType::F32));
     }

@@ -68,7 +68,10 @@ ValueId with_axes(NodeContext& c, ValueId v, const Ints& axes) {
     return c.view(v, to);
 }
 
-ValueId as_scalar(NodeContext& c, ValueId v) { return rank_of(c, v) == 0 ? v : c.view(v, {}); }
+ValueId as_scalar(NodeContext& c, ValueId v) {
+    // A tensor of more elements keeps its rank: the operator then refuses it.
+    return rank_of(c, v) == 0 || !math::product(shape_of(c, v)).is(1) ? v : c.view(v, {});
+}
 
 ValueId with_rank(NodeContext& c, ValueId v, int rank) { return with_axes(c, v, count_up(rank - rank_of(c, v))); }
 
@@ -158,8 +161,16 @@ Result<ValueId> transposed(NodeContext& c, ValueId v, const Ints& perm) {
     return emit1(c, "transpose", {v}, {{"perm", to_dims(perm)}});
 }
 
+Result<Sym> divided(const NodeContext& c, const Sym& a, const Sym& b, const std::string& what) {
+    const auto n = a.constant(), d = b.constant();
+    if (d && *d < 1) return c.unsupported("a number of " + what + " must be positive");
+    if (n && d && *n % *d != 0) return c.unsupported(a.str() + " does not divide into " + b.str() + " " + what);
+    return math::floor_div(a, b);
+}
+
 Result<ValueId> part(NodeContext& c, ValueId v, int axis, Sym begin, Sym count, int64_t step) {
     const Dims from = shape_of(c, v);
+    if (static_cast<size_t>(axis) >= from.size()) return c.unsupported("a tensor of rank " + std::to_string(from.size()) + " has no dim " + std::to_string(axis));
     if (begin.is(0) && step == 1 && count.known_equal(from[static_cast<size_t>(axis)])) return v;
     Dims start(from.size(), Sym(0)), counts = from;
     start[static_cast<size_t>(axis)] = begin;

@@ -73,6 +73,9 @@ Result<ValueId> transposed(NodeContext& c, ValueId v, const Ints& perm);
 // Elements begin, begin + step, ... (count of them) along one axis.
 Result<ValueId> part(NodeContext& c, ValueId v, int axis, Sym begin, Sym count, int64_t step = 1);
 
+// a / b, an error where b is known not to divide a; `what` names the parts ("groups").
+Result<Sym> divided(const NodeContext& c, const Sym& a, const Sym& b, const std::string& what);
+
 // Geometry of windows over spatial dims, shared by convolutions and pools.
 struct Windows {
     Dims kernel, stride, dilation, begin, end;

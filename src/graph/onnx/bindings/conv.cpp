@@ -25,8 +25,7 @@ Result<Layout> layout_of(NodeContext& c, ValueId x, ValueId w) {
     if (groups < 1) return c.unsupported("the group must be positive");
     l.groups = groups;
     l.in = l.w[1];
-    l.out = math::floor_div(l.w[0], l.groups);
-    if (auto m = l.w[0].constant(); m && *m % groups != 0) return c.unsupported("the groups must divide the output channels");
+    OPW_TRY(l.out, divided(c, l.w[0], l.groups, "groups"));
     if (l.x[1].known_different(l.in * l.groups))
         return c.unsupported("the input has " + l.x[1].str() + " channels where the weights expect " + (l.in * l.groups).str());
     l.spatial = slice_of(l.x, 2, l.x.size());
@@ -106,7 +105,9 @@ Out conv_transpose(NodeContext& c) {
         end[i] = total - begin[i];
         extra[i] = extra[i] + math::max(Sym(0), *target - full);  // an output larger than the taps reach ends in zeros
     }
-    const Sym in = math::floor_div(ws[0], groups), out = ws[1];
+    const Sym out = ws[1];
+    OPW_TRY(const Sym in, divided(c, ws[0], groups, "groups"));
+    if (xs[1].known_different(ws[0])) return c.unsupported("the input has " + xs[1].str() + " channels where the weights expect " + ws[0].str());
     Attributes a = {{"stride", stride}, {"pad_begin", begin}, {"pad_end", end}, {"extra", extra}};
     bool dilated = false;
     for (const Sym& d : dilation) dilated = dilated || !d.is(1);
@@ -125,6 +126,7 @@ Out deform_conv(NodeContext& c) {
     OPW_TRY(Windows win, windows_of(c, l.spatial, l.kernel));
     const Sym sets(c.int_attribute("offset_group", 1));
     const Dims o = shape_of(c, c.input(2));
+    if (o.size() != 4) return c.unsupported("the offsets must have four dims");
     const ValueId offset = c.view(c.input(2), {o[0], sets, l.kernel[0], l.kernel[1], 2, o[2], o[3]});
     ValueId mask = input_or_none(c, 4);
     if (mask != kNone) mask = c.view(mask, {o[0], sets, l.kernel[0], l.kernel[1], o[2], o[3]});
@@ -144,7 +146,7 @@ Out col_to_im(NodeContext& c) {
     for (size_t i = 0; i < image.size(); ++i)
         counts.push_back(math::floor_div(image[i] + win.begin[i] + win.end[i] - win.dilation[i] * (block[i] - 1) - 1, win.stride[i]) + 1);
     const Dims s = shape_of(c, x);
-    const Sym channels = math::floor_div(s[1], math::product(block));
+    OPW_TRY(const Sym channels, divided(c, s[1], math::product(block), "elements of a block"));
     return c.emit("fold", {c.view(x, joined({{s[0], channels}, block, counts}))},
                   {{"image", image}, {"stride", win.stride}, {"dilation", win.dilation}, {"pad_begin", win.begin}});
 }

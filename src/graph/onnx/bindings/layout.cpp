@@ -81,6 +81,9 @@ Out reshape(NodeContext& c) {
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(*open));
         to[*open] = remaining(from, others);
     }
+    const Sym before = math::product(from), after = math::product(to);
+    if (before.is_const() && after.is_const() && !before.known_equal(after))
+        return c.unsupported("a shape of " + after.str() + " elements does not fit the " + before.str() + " of the input");
     return Values{c.view(x, to)};
 }
 
@@ -170,7 +173,7 @@ Out split(NodeContext& c) {
     }
     if (parts.empty()) {
         const int64_t count = c.int_attribute("num_outputs", static_cast<int64_t>(c.output_count()));
-        if (count < 1) return c.unsupported("num_outputs must be positive");
+        if (count < 1 || count > 4096) return c.unsupported("num_outputs must be positive and at most 4096");
         const Sym each = math::ceil_div(n, count);
         for (int64_t i = 0; i + 1 < count; ++i) parts.push_back(each);
         parts.push_back(n - each * Sym(count - 1));
@@ -245,8 +248,9 @@ Out slice(NodeContext& c) {
 Out depth_to_space(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     const int64_t block = c.int_attribute("blocksize", 0);
-    if (block < 1 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
-    const Sym b(block), channels = math::floor_div(s[1], b * b);
+    if (block < 1 || block > 4096 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
+    const Sym b(block);
+    OPW_TRY(const Sym channels, divided(c, s[1], b * b, "pixels of a block"));
     const bool by_column = c.string_attribute("mode", "DCR") == "CRD";
     const ValueId v = c.view(c.input(0), by_column ? Dims{s[0], channels, b, b, s[2], s[3]} : Dims{s[0], b, b, channels, s[2], s[3]});
     OPW_TRY(ValueId t, transposed(c, v, by_column ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2}));
@@ -256,8 +260,10 @@ Out depth_to_space(NodeContext& c) {
 Out space_to_depth(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     const int64_t block = c.int_attribute("blocksize", 0);
-    if (block < 1 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
-    const Sym b(block), h = math::floor_div(s[2], b), w = math::floor_div(s[3], b);
+    if (block < 1 || block > 4096 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
+    const Sym b(block);
+    OPW_TRY(const Sym h, divided(c, s[2], b, "rows of a block"));
+    OPW_TRY(const Sym w, divided(c, s[3], b, "columns of a block"));
     OPW_TRY(ValueId t, transposed(c, c.view(c.input(0), {s[0], s[1], h, b, w, b}), {0, 3, 5, 1, 2, 4}));
     return Values{c.view(t, {s[0], s[1] * b * b, h, w})};
 }

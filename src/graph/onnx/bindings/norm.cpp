@@ -91,7 +91,8 @@ Out group_norm(NodeContext& c) {
     const Dims s = shape_of(c, x);
     const int64_t groups = c.int_attribute("num_groups", 0);
     if (groups < 1 || s.size() < 2) return c.unsupported("num_groups must be positive and x have channels");
-    const Sym g(groups), each = math::floor_div(s[1], g);
+    const Sym g(groups);
+    OPW_TRY(const Sym each, divided(c, s[1], g, "groups"));
     const ValueId grouped = c.view(x, joined({{s[0], g, each}, slice_of(s, 2, s.size())}));
     // Up to opset 20 one scale a group, then one a channel.
     const Dims weights = c.opset() < 21 ? Dims{g, Sym(1)} : Dims{g, each};

@@ -72,6 +72,7 @@ Result<ValueId> of_direction(NodeContext& c, size_t input, size_t d) {
 Result<ValueId> initial(NodeContext& c, const Layer& l, size_t input, size_t d, bool batch_first) {
     ValueId v = input_or_none(c, input);
     if (v == kNone) return emit1(c, "full", {scalar(c, 0, type_of(c, l.x))}, {{"shape", Dims{l.batch, l.hidden}}});
+    if (rank_of(c, v) != 3) return c.unsupported("initial states must have three dims");
     if (batch_first) {
         OPW_TRY(v, transposed(c, v, {1, 0, 2}));
     }
@@ -84,6 +85,7 @@ Result<Direction> run(NodeContext& c, const Layer& l, size_t d, bool backward, b
     OPW_TRY(ValueId w, of_direction(c, 1, d));
     OPW_TRY(ValueId r, of_direction(c, 2, d));
     OPW_TRY(ValueId b, of_direction(c, 3, d));
+    if (!math::product(shape_of(c, r)).known_equal(g * n * n)) return c.unsupported("r must have the dims [directions, " + std::to_string(l.gates) + " * hidden, hidden]");
     r = l.gates == 1 ? r : c.view(r, {g, n, n});
     ValueId bias = kNone, late = kNone;  // late: the hidden gate's recurrent bias, which the reset gate multiplies
     if (b != kNone) {
@@ -113,6 +115,7 @@ Result<Direction> run(NodeContext& c, const Layer& l, size_t d, bool backward, b
     if (l.lstm) {
         OPW_TRY(out.c, initial(c, l, 6, d, batch_first));
         OPW_TRY(peep, of_direction(c, 7, d));
+        if (peep != kNone && !math::product(shape_of(c, peep)).known_equal(n * 3)) return c.unsupported("p must have the dims [directions, 3 * hidden]");
         if (peep != kNone) peep = c.view(peep, {3, n});
         a["coupled"] = c.int_attribute("input_forget", 0) != 0;
     }

@@ -35,6 +35,7 @@ Result<ValueId> transform(NodeContext& c, ValueId x, int axis, Sym count, bool i
 Out dft(NodeContext& c) {
     const ValueId x = c.input(0);
     const Dims s = shape_of(c, x);
+    if (s.size() < 2) return c.unsupported("the input needs a last dim of 1 (real) or 2 (complex)");
     int64_t given = c.opset() < 20 ? c.int_attribute("axis", 1) : -2;
     if (c.opset() >= 20 && input_or_none(c, 2) != kNone) {
         OPW_TRY(Ints a, c.constant_ints(2));
@@ -57,6 +58,7 @@ Out dft(NodeContext& c) {
 Out stft(NodeContext& c) {
     ValueId x = c.input(0), window = input_or_none(c, 2);
     const Dims s = shape_of(c, x);
+    if (s.size() < 2 || s.size() > 3 || (window != kNone && rank_of(c, window) != 1)) return c.unsupported("the signal must have the dims [batch, length, 1], and the window one");
     if (s.size() == 3 && s[2].is(2)) return c.unsupported("short-time transforms of complex signals");
     x = c.view(x, {s[0], s[1]});
     OPW_TRY(Dims step, c.content(1));

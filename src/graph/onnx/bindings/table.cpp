@@ -22,7 +22,36 @@ const Table& table() {
     return t;
 }
 
+// Operators with more (or fewer) necessary inputs than one.
+const std::map<std::string_view, size_t>& necessary() {
+    static const std::map<std::string_view, size_t> n = [] {
+        std::map<std::string_view, size_t> out;
+        const auto put = [&](size_t count, std::initializer_list<std::string_view> types) {
+            for (std::string_view t : types) out[t] = count;
+        };
+        put(0, {"Optional", "OptionalHasElement", "RandomNormal", "RandomUniform", "SequenceEmpty"});
+        put(2, {"Add", "AffineGrid", "And", "ArrayFeatureExtractor", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "CastLike",
+                "CausalConvWithState", "CenterCropPad", "Compress", "Conv", "ConvInteger", "ConvTranspose", "CumProd", "CumSum",
+                "DequantizeLinear", "Div", "Equal", "Expand", "Gather", "GatherElements", "GatherND", "Gemm", "Greater",
+                "GreaterOrEqual", "GridSample", "LayerNormalization", "Less", "LessOrEqual", "MatMul", "MatMulInteger", "MaxUnpool",
+                "Mod", "Mul", "NegativeLogLikelihoodLoss", "Or", "PRelu", "Pow", "QuantizeLinear", "RMSNormalization",
+                "ReverseSequence", "STFT", "SoftmaxCrossEntropyLoss", "Sub", "TensorScatter", "Tile", "Xor"});
+        put(3, {"Adagrad", "Adam", "Attention", "Col2Im", "DeformConv", "GRU", "GroupNormalization", "InstanceNormalization", "LSTM",
+                "LinearAttention", "Momentum", "OneHot", "RNN", "Range", "RoiAlign", "RotaryEmbedding", "Scatter", "ScatterElements",
+                "ScatterND", "Where"});
+        put(5, {"BatchNormalization", "MelWeightMatrix"});
+        put(8, {"QLinearConv", "QLinearMatMul"});
+        return out;
+    }();
+    return n;
+}
+
 }  // namespace
+
+size_t required_inputs(const std::string&, const std::string& op_type) {
+    const auto found = necessary().find(op_type);
+    return found == necessary().end() ? 1 : found->second;
+}
 
 Binding find_binding(const std::string& domain, const std::string& op_type) {
     const auto found = table().find({domain == "ai.onnx" ? "" : domain, op_type});
