@@ -34,6 +34,9 @@ Out max_pool(NodeContext& c) {
         weights[i] = math::product(columns ? slice_of(spatial, 0, i) : slice_of(spatial, i + 1, spatial.size()));
     a["weights"] = weights;
     a["image"] = math::product(spatial);
+    Dims later;
+    for (size_t i = 0; i < spatial.size(); ++i) later.push_back(math::product(slice_of(w.kernel, i + 1, spatial.size())));
+    a["later"] = later;
     return c.emit("max_pool_indices", {x}, a);
 }
 

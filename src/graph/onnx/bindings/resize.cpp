@@ -132,7 +132,7 @@ Result<ValueId> resample(NodeContext& c, ValueId x, const Resampling& r, const T
         half = static_cast<int64_t>(std::ceil(static_cast<double>(half) / shrink));
     }
     a["kernel"] = r.mode;
-    a["a"] = r.cubic_a;
+    a["cubic_a"] = r.cubic_a;
     a["taps"] = 2 * half;
     a["shrink"] = shrink;
     a["renormalise"] = r.antialias;
