@@ -194,7 +194,7 @@ private:
     void punct() {
         const size_t begin = at_;
         for (std::string_view p : kPuncts) {
-            if (text_.compare(at_, p.size(), p) != 0) continue;
+            if (p[0] != text_[begin] || text_.compare(at_, p.size(), p) != 0) continue;
             at_ += p.size();
             if (p == "(" || p == "[") brackets_.emplace_back(p[0], begin);
             if (p == ")" || p == "]") close(p[0], begin);

@@ -223,10 +223,15 @@ private:
         const Expr* left = prefix(level);
         while (left) {
             const Infix* found = nullptr;
-            if (now().kind == TokenKind::Punct || now().kind == TokenKind::Name)
+            const Token& sign = now();
+            const bool word = sign.kind == TokenKind::Name;
+            const bool in = word && sign.text == "in";
+            if (sign.kind == TokenKind::Punct || (word && (sign.text == "or" || sign.text == "and")))
                 for (const Infix& i : kInfix)
-                    if (now().text == i.text) found = &i;
-            const bool in = now().is("in");
+                    if (sign.text == i.text) {
+                        found = &i;
+                        break;
+                    }
             const int binds = in ? kComparison : found ? found->level : 0;
             if (binds == 0 || binds < level) {
                 if (now().is("&&") || now().is("||") || now().is("!")) {
@@ -236,7 +241,6 @@ private:
                 }
                 return left;
             }
-            const Token& sign = now();
             ++at_;
             const Expr* right = expression(binds == kPower ? binds : binds + 1);
             if (!right) return nullptr;
