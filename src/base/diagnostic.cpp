@@ -21,12 +21,22 @@ void append_excerpt(std::string& out, const Span& s, const std::string& label, c
     std::replace(line.begin(), line.end(), '\t', ' ');
     const std::string number = std::to_string(at.line);
     const std::string gutter(number.size(), ' ');
-    const size_t room = line.size() > at.column - 1 ? line.size() - (at.column - 1) : 1;
+    // Of a long line, the part around the place.
+    constexpr size_t kWidth = 120, kBefore = 40;
+    size_t shift = 0;
+    if (line.size() > kWidth) {
+        shift = at.column - 1 > kBefore ? at.column - 1 - kBefore : 0;
+        line = line.substr(shift);
+        if (line.size() > kWidth) line = line.substr(0, kWidth - 3) + "...";
+        if (shift > 0) line.replace(0, 3, "...");
+    }
+    const size_t column = at.column - 1 - shift;
+    const size_t room = line.size() > column ? line.size() - column : 1;
     const size_t width = std::max<size_t>(1, std::min<size_t>(s.end > s.begin ? s.end - s.begin : 1, room));
     out += "\n" + gutter + " --> " + s.source->name + ":" + number + ":" + std::to_string(at.column);
     out += "\n" + gutter + "  |";
     out += "\n" + number + "  | " + line;
-    out += "\n" + gutter + "  | " + std::string(at.column - 1, ' ') + on + std::string(width, '^') +
+    out += "\n" + gutter + "  | " + std::string(column, ' ') + on + std::string(width, '^') +
            (label.empty() ? "" : " " + label) + off;
 }
 }  // namespace
@@ -57,6 +67,7 @@ std::string render(const Diagnostic& d, bool colour) {
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
     std::string best;
+    if (word.size() < 2) return best;  // any letter is one slip away from any other
     size_t best_distance = word.size() / 3 + 1;  // a third of the letters, at least one
     for (const std::string& c : candidates) {
         if (c.size() > word.size() + best_distance || word.size() > c.size() + best_distance) continue;

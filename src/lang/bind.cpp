@@ -240,7 +240,7 @@ Result<std::optional<int>> Elaborator::stated_rank(const Expr& e, std::map<std::
     OPW_TRY(Value v, eval_static(*e.rank));
     const auto c = v.constant_integer();
     if (!c) return error(*e.rank, fmt::format("The rank `{}` is not known at elaboration.", source_of(*e.rank)), "Use constants, constant attributes, rank(...) and len(...).");
-    if (*c < 0 || *c > kMaxRank) return error(*e.rank, fmt::format("The rank `{}` is {}, outside 0..{}.", source_of(*e.rank), *c, kMaxRank + 1), "Check the attribute: positions count from 0, and negative ones must be made positive before the call.");
+    if (*c < 0 || *c > kMaxRank) return error(*e.rank, fmt::format("The rank `{}` is {}, not from 0 to {}.", source_of(*e.rank), *c, kMaxRank), "Check the attribute: positions count from 0, and negative ones must be made positive before the call.");
     return std::optional<int>(static_cast<int>(*c));
 }
 
@@ -256,7 +256,11 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
         dims_[n] = std::move(d);
         return ok_status();
     };
-    std::map<std::string, int> widest;  // broadcast packs: the longest argument
+    struct Widest {
+        int rank = 0;
+        const Param* param = nullptr;
+    };
+    std::map<std::string, Widest> widest;  // broadcast packs: the longest argument
     struct Todo {
         const Param* param;
         const BoundArg* arg;
@@ -329,8 +333,8 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
             }
             if (open.size() == 1) OPW_CHECK(learn(open[0], rest, p));
             if (spread) {
-                int& w = widest.emplace(spread->name, 0).first->second;
-                w = std::max(w, rest);
+                Widest& w = widest.emplace(spread->name, Widest{rest, &p}).first->second;
+                if (rest > w.rank) w = {rest, &p};
             }
             t.done = progress = true;
         }
@@ -344,10 +348,7 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
     };
     OPW_CHECK(settle());
     for (const auto& [n, w] : widest)
-        if (!lengths.count(n)) {
-            const Param& p = *todo.front().param;
-            OPW_CHECK(learn(n, w, p));
-        }
+        if (!lengths.count(n)) OPW_CHECK(learn(n, w.rank, *w.param));
     OPW_CHECK(settle());
     for (const Todo& t : todo) {
         if (t.done) continue;
@@ -355,10 +356,8 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
         return error(*t.param, fmt::format("The ranks of the packs of `{}` cannot be told apart.", t.param->name), "State the rank of all packs but one, as in a...(axis).");
     }
     for (const auto& [n, w] : widest)
-        if (w > lengths[n]) {
-            const Param& p = *todo.front().param;
-            return at_call(place, p, fmt::format("An argument of `{}` has {} for the pack `{}` of rank {}.", op_.name, dims_text(static_cast<size_t>(w)), n, lengths[n]), "Only missing or unit dims are broadcast.");
-        }
+        if (w.rank > lengths[n])
+            return at_call(place, *w.param, fmt::format("`{}` of `{}` has {} for the pack `{}` of rank {}.", w.param->name, op_.name, dims_text(static_cast<size_t>(w.rank)), n, lengths[n]), "Leave out dims of the argument: a pack of another parameter sets the rank.");
     return ok_status();
 }
 

@@ -29,12 +29,15 @@ std::vector<Diagnostic> check(SourceRef source) {
             report(examples.error());
             continue;
         }
-        if (auto p = library.elaborate_symbolic(d->name); !p.ok()) report(p.error());
+        bool good = true;
         for (const Example& x : *examples)
             if (auto p = library.elaborate(d->name, x.arguments, x.attributes); !p.ok()) {
+                good = false;
                 Diagnostic e = p.error();
                 report(e.with_note("in this example", x.span));
             }
+        if (!good) continue;
+        if (auto p = library.elaborate_symbolic(d->name); !p.ok()) report(p.error());
     }
     std::stable_sort(out.begin(), out.end(), [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
     return out;

@@ -132,7 +132,7 @@ Result<Value> Elaborator::lookup(const Expr& e) {
     if (auto it = views_.find(n); it != views_.end())
         return error(e, fmt::format("The tensor `{}` has no indices here.", n),
                      it->second.dims.empty() ? fmt::format("Write {}[] for the value of a scalar.", n)
-                                             : fmt::format("Write {}[...] with {} indices.", n, it->second.dims.size()));
+                                             : fmt::format("Write {}[...] with {} ind{}.", n, it->second.dims.size(), it->second.dims.size() == 1 ? "ex" : "ices"));
     if (variadic_.count(n))
         return error(e, fmt::format("`{}` is a list of tensors.", n), fmt::format("Go through it: for x in {}:.", n));
     return error(e, fmt::format("`{}` is not defined in `{}`.", n, op_.name),
@@ -200,7 +200,7 @@ Result<Value> Elaborator::computed(const Expr& e, Value v, Want want) {
         case Kind::List: break;
     }
     return error(e, fmt::format("`{}` is {}, where a number is needed.", source_of(e), v.kind_name()),
-                 v.is(Kind::List) ? "Take one of its values, as in list[0], or expand it with '...'." : "");
+                 v.is(Kind::List) ? "Take one of its values, as in list[0], or expand it with '...'." : "Use a number, or compare it in an 'if'.");
 }
 Result<ExprId> Elaborator::as_index(const Expr& e, const Value& v) {
     if (auto s = v.as_sym()) return p_.size(*s);
@@ -384,7 +384,7 @@ Result<Value> Elaborator::static_binary(const Expr& e, const Value& a, const Val
         case Fn::Div:
         case Fn::FloorDiv:
         case Fn::Mod: {
-            if (y->is(0)) return error(*e.args[1], fmt::format("`{}` divides by zero.", source_of(e)), fmt::format("`{}` is 0 here; require another value.", source_of(*e.args[1])));
+            if (y->is(0)) return error(*e.args[1], fmt::format("`{}` divides by zero.", source_of(e)), e.args[1]->kind == ExprKind::Integer ? "Divide by something else." : fmt::format("`{}` is 0 here; require another value.", source_of(*e.args[1])));
             OPW_TRY(Sym s, checked_sym(e, e.fn == Fn::Mod ? math::mod(*x, *y) : math::floor_div(*x, *y)));
             return Value::of_size(s);
         }
@@ -477,7 +477,7 @@ Result<Value> Elaborator::apply(const Expr& e, Fn fn, std::vector<Value> args, W
         if (!type) {
             type = t;
             typed = i;
-        } else if (*t != *type) {
+        } else if (*t != *type && !math::info(fn).bool_args) {
             const std::string a = source_of(place(typed)), b = source_of(place(i));
             const bool to_first = is_float(*type) || !is_float(*t);
             return error(e, fmt::format("`{}` is {} and `{}` is {}, but both sides of `{}` must have one type.", a, opwright::name(*type), b,

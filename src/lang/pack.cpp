@@ -174,7 +174,7 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         const auto c = v.constant_integer();
         if (!c) return error(a, fmt::format("`{}` is {}, where a number known at elaboration is needed.", source_of(a), v.is(Kind::Size) ? v.str() : v.kind_name()), "Use ranks, lengths and constant attributes.");
         if (*c < 0 || static_cast<uint64_t>(*c) > most)
-            return error(a, fmt::format("`{}` is {}, outside 0..{}.", source_of(a), *c, most + 1), "Use a length that fits.");
+            return error(a, fmt::format("The length {} is not from 0 to {}.", *c, most), "Use a length that fits.");
         return static_cast<size_t>(*c);
     };
     if (n == "merge") {
@@ -183,7 +183,7 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         OPW_TRY(auto inner, list_argument(*e.args[1]));
         OPW_TRY(auto at, positions(*e.args[2], static_cast<int>(outer.size() + inner.size())));
         if (at.size() != inner.size())
-            return error(e, fmt::format("`{}` has {} positions for the {} element{} of `{}`.", source_of(*e.args[2]), at.size(), inner.size(), inner.size() == 1 ? "" : "s", source_of(*e.args[1])),
+            return error(e, fmt::format("`{}` has {} position{} for the {} element{} of `{}`.", source_of(*e.args[2]), at.size(), at.size() == 1 ? "" : "s", inner.size(), inner.size() == 1 ? "" : "s", source_of(*e.args[1])),
                          "Give one position for each.");
         std::vector<Value> all(outer.size() + inner.size());
         std::vector<bool> taken(all.size());
@@ -200,7 +200,7 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         OPW_TRY(auto list, list_argument(*e.args[0]));
         OPW_TRY(auto at, positions(*e.args[1], static_cast<int>(list.size())));
         if (at.size() != list.size())
-            return error(e, fmt::format("`{}` has {} positions for {} dim{}.", source_of(*e.args[1]), at.size(), list.size(), list.size() == 1 ? "" : "s"), "A permutation names every dim once.");
+            return error(e, fmt::format("`{}` has {} position{} for {} dim{}.", source_of(*e.args[1]), at.size(), at.size() == 1 ? "" : "s", list.size(), list.size() == 1 ? "" : "s"), "A permutation names every dim once.");
         std::vector<Value> all;
         for (int64_t i : at) all.push_back(list[i]);
         return Value::of_list(std::move(all));

@@ -220,6 +220,7 @@ private:
             too_deep(now().begin, now().end);
             return nullptr;
         }
+        const uint32_t begin = now().begin;  // of the whole, parentheses included
         const Expr* left = prefix(level);
         while (left) {
             const Infix* found = nullptr;
@@ -245,11 +246,11 @@ private:
             const Expr* right = expression(binds == kPower ? binds : binds + 1);
             if (!right) return nullptr;
             if (binds == kComparison && (now().is("in") || is_comparison(now()))) {
-                fail(left->begin, now().end, "Comparisons do not chain.",
+                fail(begin, now().end, "Comparisons do not chain.",
                      "Join two of them with 'and', as in 'a < b and b < c'.");
                 return nullptr;
             }
-            Expr* e = make(in ? ExprKind::In : ExprKind::Binary, left->begin);
+            Expr* e = make(in ? ExprKind::In : ExprKind::Binary, begin);
             if (found) e->fn = found->fn;
             e->name = std::string(sign.text);
             e->args = {left, right};
@@ -375,13 +376,14 @@ private:
         return expected("',' or '" + std::string(close) + "' " + where, "Separate values by ',' and end with '" + std::string(close) + "'.");
     }
     const Expr* item() {
+        const uint32_t begin = now().begin;
         const Expr* e = expression();
         if (!e || !now().is("...")) return e;
-        return expand(e);
+        return expand(e, begin);
     }
-    Expr* expand(const Expr* e) {
+    Expr* expand(const Expr* e, uint32_t begin) {
         ++at_;
-        Expr* x = make(ExprKind::Expand, e->begin);
+        Expr* x = make(ExprKind::Expand, begin);
         x->args = {e};
         return done(x);
     }
@@ -474,7 +476,7 @@ private:
                 if (!(e = done(x))) return false;
             }
             if (now().is("...")) {
-                Expr* x = expand(e);
+                Expr* x = expand(e, begin);
                 if (!x) return false;
                 if (accept("(")) {
                     if (!(x->rank = expression()) || !expect(")", "to close the rank of a pack")) return false;

@@ -73,7 +73,7 @@ Result<Dim> Elaborator::stated_range(const Binding& b) {
             OPW_TRY(Value v, eval(*b.rank, {}));
             const auto c = v.constant_integer();
             if (!c || *c < 0 || *c > kMaxRank)
-                return error(*b.rank, fmt::format("The rank of `{}` is {}, where a number in 0..{} known at elaboration is needed.", b.name, v.str(), kMaxRank + 1), "Use constants, constant attributes, rank(...) and len(...).");
+                return error(*b.rank, fmt::format("The rank of `{}` is {}, where a number from 0 to {} known at elaboration is needed.", b.name, v.str(), kMaxRank), "Use constants, constant attributes, rank(...) and len(...).");
             rank = static_cast<size_t>(*c);
         }
         std::vector<Value> ends[2];
@@ -109,6 +109,7 @@ Result<Dim> Elaborator::stated_range(const Binding& b) {
             for (int i = 0; i < 2; ++i) {
                 const Value& v = ends[i][listed[i] ? k : 0];
                 const auto s = v.as_sym();
+                if (v.is(Kind::Computed)) return error(*exprs[i], fmt::format("`{}` is not known before run time, so it cannot end a range.", source_of(*exprs[i])), "Pass it as an integer attribute.");
                 if (!s) return error(*exprs[i], fmt::format("`{}` is {}, where the end of a range is an integer.", source_of(*exprs[i]), v.kind_name()), "Use extents, integer attributes and integers.");
                 at[i] = *s;
             }
@@ -189,8 +190,10 @@ Status Elaborator::constant(const Stmt& s) {
             flat.push_back(x);
             return ok_status();
         }
-        if (!x.is(Kind::List) || static_cast<int64_t>(x.list->size()) != shape[level])
-            return error(*s.value, fmt::format("The table `{}` is declared {}, but a list of {} stands where one of {} is needed.", b.name, to_string(shape), x.is(Kind::List) ? std::to_string(x.list->size()) : "no elements", shape[level]), "Nest lists as the extents say.");
+        if (!x.is(Kind::List))
+            return error(*s.value, fmt::format("The table `{}` is declared {}, but {} stands where a list of {} is needed.", b.name, to_string(shape), x.str(), shape[level]), "Nest lists as the extents say.");
+        if (static_cast<int64_t>(x.list->size()) != shape[level])
+            return error(*s.value, fmt::format("The table `{}` is declared {}, but a list of {} stands where one of {} is needed.", b.name, to_string(shape), x.list->size(), shape[level]), "Nest lists as the extents say.");
         for (const Value& y : *x.list) OPW_CHECK(fill(y, level + 1));
         return ok_status();
     };
