@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Whole models against ONNX Runtime: same inputs, same number of threads, interleaved, minima of many runs.
+
+    .venv/bin/python bench/models.py [--json] [--threads N] [--seconds S] [NAME...]
+
+NAME is one of magika-1, magika-32, det, rec, cls; all of them without a name. The models are those that the magika and
+rapidocr packages bring. Inputs are seeded random values, never zeros.
+"""
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+
+def package_folder(name):
+    return Path(importlib.util.find_spec(name).submodule_search_locations[0])
+
+
+def cases():
+    rng = np.random.default_rng(7)
+    magika = package_folder("magika") / "models/standard_v3_3/model.onnx"
+    ocr = package_folder("rapidocr") / "models"
+
+    def picture(*shape):
+        return rng.standard_normal(shape, dtype=np.float32)
+
+    yield "magika-1", magika, rng.integers(0, 256, (1, 2048), dtype=np.int32)
+    yield "magika-32", magika, rng.integers(0, 256, (32, 2048), dtype=np.int32)
+    yield "det", ocr / "PP-OCRv6_det_small.onnx", picture(1, 3, 640, 640)
+    yield "rec", ocr / "PP-OCRv6_rec_small.onnx", picture(1, 3, 48, 320)
+    yield "cls", ocr / "ch_ppocr_mobile_v2.0_cls_mobile.onnx", picture(1, 3, 48, 192)
+
+
+def onnxruntime_session(path, threads):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def measure(name, path, array, threads, seconds):
+    from opwright_session import Session
+
+    start = time.perf_counter()
+    ours = Session(str(path), threads=threads)
+    theirs_start = time.perf_counter()
+    theirs = onnxruntime_session(path, threads)
+    theirs_ready = time.perf_counter()
+    feed = {theirs.get_inputs()[0].name: array}
+    first_start = time.perf_counter()
+    got = ours.run(None, feed)[0]
+    first_end = time.perf_counter()
+    want = theirs.run(None, feed)[0]
+    best = [float("inf"), float("inf")]
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 3 or time.perf_counter() < end:
+        for i, session in enumerate((ours, theirs)):
+            t = time.perf_counter()
+            session.run(None, feed)
+            best[i] = min(best[i], time.perf_counter() - t)
+        rounds += 1
+    return {
+        "name": name,
+        "threads": threads,
+        "input": list(array.shape),
+        "opwright_ms": best[0] * 1e3,
+        "onnxruntime_ms": best[1] * 1e3,
+        "speed_ratio": best[1] / best[0],
+        "rounds": rounds,
+        "load_ms": (theirs_start - start) * 1e3,
+        "first_run_ms": (first_end - first_start) * 1e3,
+        "onnxruntime_load_ms": (theirs_ready - theirs_start) * 1e3,
+        "max_abs_difference": float(np.max(np.abs(got.astype(np.float64) - want.astype(np.float64)))),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time a model")
+    args = parser.parse_args()
+    known = [name for name, _, _ in cases()]
+    for name in args.names:
+        if name not in known:
+            parser.error(f"no model is called {name!r}; there are {', '.join(known)}")
+    rows = []
+    if not args.json:
+        print(f"Models, {args.threads} thread(s); ratio = time of ONNX Runtime / time of Opwright (above 1: Opwright is faster)")
+    for name, path, array in cases():
+        if args.names and name not in args.names:
+            continue
+        row = measure(name, path, array, args.threads, args.seconds)
+        rows.append(row)
+        if not args.json:
+            print(
+                f"  {name:<10} {row['opwright_ms']:9.2f} ms   ONNX Runtime {row['onnxruntime_ms']:9.2f} ms   "
+                f"ratio {row['speed_ratio']:.2f}   load {row['load_ms']:.0f} + {row['first_run_ms']:.0f} ms   "
+                f"difference {row['max_abs_difference']:.1e}"
+            )
+    if args.json:
+        print(json.dumps({"threads": args.threads, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
