@@ -185,7 +185,60 @@ private:
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
     }
 
-    // Full vectors first, `tile` elements a step; then one masked vector a step for what is left.
+    // The lanes' values of `lane` for which every access of the loop that is linear in it stays inside its tensor, whatever
+    // the variables of inner loops are; nothing where no access can leave, or the range cannot be told.
+    std::optional<Range> interior(const Stmt& lane) {
+        std::vector<VarId> inner;
+        std::vector<ExprId> roots;
+        const std::function<void(const Stmt&)> gather = [&](const Stmt& s) {
+            if (s.kind == StmtKind::For) inner.push_back(s.var);
+            if (s.kind == StmtKind::Load || s.kind == StmtKind::Gather || s.kind == StmtKind::Map)
+                roots.push_back(c_.tile.buffers[s.dst].value);
+            for (const Stmt& x : s.body) gather(x);
+        };
+        for (const Stmt& s : lane.body) gather(s);
+        std::optional<Range> r;
+        std::vector<bool> seen(c_.math.expr_count());
+        while (!roots.empty()) {
+            const ExprId e = roots.back();
+            roots.pop_back();
+            if (seen[e]) continue;
+            seen[e] = true;
+            const math::Expr& x = c_.math.expr(e);
+            for (ExprId a : x.args) roots.push_back(a);
+            const bool bounded = x.kind == ExprKind::Inside || (x.kind == ExprKind::Load && x.outside == Outside::Value);
+            if (!bounded) continue;
+            for (size_t d = 0; d < c_.math.tensors[x.ref].shape.size(); ++d) {
+                const auto f = affine(c_.math, x.args[d]);
+                if (!f || f->coefficient(lane.var).is(0)) continue;
+                const auto c = f->coefficient(lane.var).constant();
+                if (!c || *c < 1) return std::nullopt;
+                const Sym& extent = c_.math.tensors[x.ref].shape[d];
+                if (f->is_plain_var() && c_.math.vars[lane.var].extent == extent) continue;
+                LExpr low = point_.sym(f->offset), high = low;  // of the rest of the index
+                for (const auto& [v, k] : f->terms) {
+                    if (v == lane.var) continue;
+                    if (std::find(inner.begin(), inner.end(), v) == inner.end()) {
+                        const LExpr part = point_.variable(v) * point_.sym(k);
+                        low = low + part;
+                        high = high + part;
+                    } else if (k.lower() >= 0) {
+                        high = high + point_.sym(k * (c_.math.vars[v].extent - Sym(1)));
+                    } else if (k.upper() <= 0) {
+                        low = low + point_.sym(k * (c_.math.vars[v].extent - Sym(1)));
+                    } else {
+                        return std::nullopt;
+                    }
+                }
+                const LExpr begin = loop::ceildiv(-low, *c), end = loop::floordiv(point_.sym(extent) - 1 - high, *c) + 1;
+                r = r ? Range{loop::max(r->begin, begin), loop::min(r->end, end)} : Range{begin, end};
+            }
+        }
+        return r;
+    }
+
+    // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may leave
+    // their tensors, the vectors that surely stay inside run without a test.
     void lane_loop(const Stmt& s) {
         const Range r = range_of(s.var);
         const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
@@ -200,6 +253,24 @@ private:
             point_.restore(scope);
         };
         LExpr main_end = r.begin;
+        const auto masked = [&](LExpr from, LExpr to) {
+            b_.loop(name, from, to, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
+        };
+        if (extent.upper() >= 3 * lanes)
+            if (const auto inside = interior(s)) {
+                const LExpr zero = b_.i64(0);
+                const LExpr first = b_.let("first", r.begin + loop::ceildiv(loop::max(inside->begin - r.begin, zero), lanes) * lanes);
+                const LExpr count = loop::max(loop::min(inside->end, r.end) - first, zero);
+                main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
+                masked(r.begin, loop::min(first, r.end));
+                b_.loop(name, first, main_end, lanes, [&](LExpr i) {
+                    point_.set_interior(true);
+                    body(i, 1, {});
+                    point_.set_interior(false);
+                });
+                masked(main_end, r.end);
+                return;
+            }
         const bool has_main = ranged || extent.upper() >= s.tile;
         if (has_main) {
             const LExpr count = r.end - r.begin;
@@ -217,7 +288,7 @@ private:
             }
         }
         if (extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
-        b_.loop(name, main_end, r.end, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
+        masked(main_end, r.end);
     }
     // A flat map onto one output: its results may be too large to be worth a place in the caches.
     bool streamable(const Stmt& lane) const {

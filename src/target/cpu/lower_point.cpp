@@ -239,7 +239,10 @@ void Point::lane_range(const Index& i, const Sym& extent, Address& a) {
 }
 
 void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report, const std::string& what) {
-    if (!i.vector && !i.step.is(0)) return lane_range(i, extent, a);
+    if (!i.vector && !i.step.is(0)) {
+        if (!interior_) lane_range(i, extent, a);
+        return;
+    }
     const LExpr v = i.vector ? i.vector : i.base;
     const LExpr ok = loop::both(loop::ge(v, v.type().is_vector() ? broadcast(b_.i64(0)) : b_.i64(0)),
                                 loop::lt(v, v.type().is_vector() ? broadcast(sym(extent)) : sym(extent)));
