@@ -130,7 +130,8 @@ Out bit_cast(NodeContext& c) {
     const DType from = type_of(c, c.input(0));
     if (from == to) return Values{c.input(0)};
     if (size_of(from) != size_of(to)) return c.unsupported("BitCast needs two element types of one size");
-    return c.emit("bitcast", {c.input(0)}, {{"to", to}});
+    // A truth value is a byte of 0 or 1.
+    return c.emit(from == DType::Bool || to == DType::Bool ? "cast" : "bitcast", {c.input(0)}, {{"to", to}});
 }
 
 }  // namespace

@@ -64,12 +64,21 @@ Out tensor_scatter(NodeContext& c) {
 }
 
 Out one_hot(NodeContext& c) {
-    OPW_TRY(Dims depth, c.content(1));
-    if (depth.size() != 1) return c.unsupported("the depth must be one number");
+    // The depth may be of any type, also a float.
+    Sym depth;
+    if (input_or_none(c, 1) != kNone && is_float(type_of(c, c.input(1)))) {
+        OPW_TRY(double n, constant_number(c, 1));
+        if (!(n >= 0 && n < 1e12)) return c.unsupported("the depth must be a number of classes");
+        depth = static_cast<int64_t>(n);
+    } else {
+        OPW_TRY(Dims given, c.content(1));
+        if (given.size() != 1) return c.unsupported("the depth must be one number");
+        depth = given[0];
+    }
     OPW_TRY(int axis, plain_axis(c, c.int_attribute("axis", -1), rank_of(c, c.input(0)), true));
     OPW_TRY(ValueId off, part(c, c.input(2), 0, 0, 1));
     OPW_TRY(ValueId on, part(c, c.input(2), 0, 1, 1));
-    return c.emit("one_hot", {c.input(0), as_scalar(c, off), as_scalar(c, on)}, {{"axis", axis}, {"depth", depth[0]}});
+    return c.emit("one_hot", {c.input(0), as_scalar(c, off), as_scalar(c, on)}, {{"axis", axis}, {"depth", depth}});
 }
 
 Out top_k(NodeContext& c) {

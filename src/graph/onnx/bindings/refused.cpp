@@ -35,8 +35,20 @@ const std::map<std::string_view, const char*>& classical_reasons() {
     return r;
 }
 
+const std::map<std::string_view, const char*>& preview_reasons() {
+    static const std::map<std::string_view, const char*> r = {
+        {"FlexAttention", "its score and probability functions are graphs of their own, given as attributes"}};
+    return r;
+}
+const std::map<std::string_view, const char*>& training_reasons() {
+    static const std::map<std::string_view, const char*> r = {{"Gradient", "gradients of a graph inside the graph"}};
+    return r;
+}
+
 Result<Values> refuse(NodeContext& c) { return c.unsupported(reasons().at(c.op_type())); }
 Result<Values> refuse_classical(NodeContext& c) { return c.unsupported(classical_reasons().at(c.op_type())); }
+Result<Values> refuse_preview(NodeContext& c) { return c.unsupported(preview_reasons().at(c.op_type())); }
+Result<Values> refuse_training(NodeContext& c) { return c.unsupported(training_reasons().at(c.op_type())); }
 
 }  // namespace
 
@@ -45,6 +57,8 @@ std::span<const Entry> refusals() {
         std::vector<Entry> e;
         for (const auto& [type, why] : reasons()) e.push_back({type, refuse});
         for (const auto& [type, why] : classical_reasons()) e.push_back({type, refuse_classical, "ai.onnx.ml"});
+        for (const auto& [type, why] : preview_reasons()) e.push_back({type, refuse_preview, "ai.onnx.preview"});
+        for (const auto& [type, why] : training_reasons()) e.push_back({type, refuse_training, "ai.onnx.preview.training"});
         return e;
     }();
     return entries;

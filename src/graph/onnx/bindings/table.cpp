@@ -29,7 +29,7 @@ const std::map<std::string_view, size_t>& necessary() {
         const auto put = [&](size_t count, std::initializer_list<std::string_view> types) {
             for (std::string_view t : types) out[t] = count;
         };
-        put(0, {"Optional", "OptionalHasElement", "RandomNormal", "RandomUniform", "SequenceEmpty"});
+        put(0, {"Optional", "OptionalHasElement", "RandomNormal", "RandomUniform", "Scan", "SequenceEmpty"});
         put(2, {"Add", "AffineGrid", "And", "ArrayFeatureExtractor", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "CastLike",
                 "CausalConvWithState", "CenterCropPad", "Compress", "Conv", "ConvInteger", "ConvTranspose", "CumProd", "CumSum",
                 "DequantizeLinear", "Div", "Equal", "Expand", "Gather", "GatherElements", "GatherND", "Gemm", "Greater",
