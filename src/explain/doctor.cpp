@@ -225,7 +225,7 @@ std::string to_text(const DoctorReport& r) {
             caches += fmt::format("{}L{} {}", caches.empty() ? "" : ", ", c.level, size_text(c.bytes));
     line(out, "caches", caches.empty() ? "not told by the system" : caches);
     std::string memory = fmt::format("{}, {} free", size_text(f.memory), size_text(f.memory_available));
-    if (f.memory_limit > 0) memory += fmt::format("; the control group's limit is {}", size_text(f.memory_limit));
+    if (f.memory_limit > 0 && f.memory_limit < f.memory) memory += fmt::format("; the control group's limit is {}", size_text(f.memory_limit));
     line(out, "memory", memory);
     line(out, "container", f.container.empty() ? "none seen" : f.container);
 
