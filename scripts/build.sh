@@ -28,17 +28,20 @@ if [[ ! -f $folder/build.ninja ]] || ! cmp -s <(echo "${cmake_args[*]}") "$folde
     echo "${cmake_args[*]}" >"$folder/opwright-cmake-args"
 fi
 
-# Off a terminal, a line now and then tells that the build is alive.
+# Off a terminal, a line now and then tells that the build is alive. (A loop of bash, not awk: mawk holds input back.)
 ninja_watched() {
-    NINJA_STATUS='[%f/%t] ' ninja -C "$folder" -j "$jobs" "$@" 2>&1 </dev/null | awk -v what="$what" -v tty="$wipe" '
-        { print >> log_file; fflush(log_file) }
-        match($0, /^\[[0-9]+\/[0-9]+\]/) {
-            split(substr($0, 2, RLENGTH - 2), n, "/")
-            if (tty != "") { printf "%s  %-18s step %d of %d", tty, what, n[1], n[2]; fflush() }
-            else if (n[2] > 20 && int(10 * n[1] / n[2]) > tenth) {
-                tenth = int(10 * n[1] / n[2]); printf "  %-18s step %d of %d\n", what, n[1], n[2]; fflush()
-            }
-        }' log_file="$logs/$log.log"
+    local line tenth=0
+    NINJA_STATUS='[%f/%t] ' ninja -C "$folder" -j "$jobs" "$@" 2>&1 </dev/null | while IFS= read -r line; do
+        printf '%s\n' "$line" >&3
+        [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\ (.*) ]] || continue
+        local done=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]} file=${BASH_REMATCH[3]##*/}
+        if [[ -n $wipe ]]; then
+            progress "$what" "step $done of $all, $(elapsed "$start")  ${file:0:30}"
+        elif ((all > 20 && 10 * done / all > tenth)); then
+            tenth=$((10 * done / all))
+            done_line "$what" "step $done of $all ($(elapsed "$start"))"
+        fi
+    done 3>>"$logs/$log.log"
 }
 if ! ninja_watched "$@"; then
     printf '%s' "$wipe"
