@@ -222,7 +222,8 @@ Out slice(NodeContext& c) {
         return c.unsupported("starts, ends, axes and steps must have one length");
     Dims start(s.size(), Sym(0)), count = s, step(s.size(), Sym(1));
     bool whole = true;
-    constexpr int64_t kFar = (int64_t{1} << 31) - 2;  // what exporters write for "to the end"
+    // What exporters write for "to the end"; no dim that is open holds that many elements.
+    constexpr int64_t kFar = 1'000'000'000;
     for (size_t i = 0; i < axes.size(); ++i) {
         OPW_TRY(int axis, plain_axis(c, axes[i], static_cast<int>(s.size())));
         const size_t a = static_cast<size_t>(axis);
@@ -231,12 +232,12 @@ Out slice(NodeContext& c) {
         const auto from = starts[i].constant(), to = ends[i].constant();
         step[a] = steps[i];
         if (steps[i] > 0) {
-            start[a] = from && *from <= -kFar ? Sym(0) : clamped(starts[i], n, 0, n);
-            const Sym end = to && *to >= kFar ? n : clamped(ends[i], n, 0, n);
+            start[a] = from && *from <= -kFar && !n.is_const() ? Sym(0) : clamped(starts[i], n, 0, n);
+            const Sym end = to && *to >= kFar && !n.is_const() ? n : clamped(ends[i], n, 0, n);
             count[a] = math::max(Sym(0), math::ceil_div(end - start[a], steps[i]));
         } else {
-            start[a] = from && *from >= kFar ? n - 1 : clamped(starts[i], n, 0, n - 1);
-            const Sym end = to && *to <= -kFar ? Sym(-1) : clamped(ends[i], n, -1, n - 1);
+            start[a] = from && *from >= kFar && !n.is_const() ? n - 1 : clamped(starts[i], n, 0, n - 1);
+            const Sym end = to && *to <= -kFar && !n.is_const() ? Sym(-1) : clamped(ends[i], n, -1, n - 1);
             count[a] = math::max(Sym(0), math::ceil_div(start[a] - end, -steps[i]));
         }
         whole = whole && steps[i] == 1 && start[a].is(0) && count[a].known_equal(n);

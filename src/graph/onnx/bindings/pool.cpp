@@ -44,7 +44,11 @@ Out average_pool(NodeContext& c) {
     const ValueId x = c.input(0);
     OPW_TRY(Windows w, pool_windows(c, shape_of(c, x)));
     Attributes a = pool_attributes(w);
-    a["include_pad"] = c.int_attribute("count_include_pad", 0) != 0;
+    const bool counted = c.int_attribute("count_include_pad", 0) != 0;
+    bool whole = !w.ceil;  // no window leaves what counts
+    for (size_t i = 0; i < w.begin.size(); ++i) whole = whole && (counted || (w.begin[i].is(0) && w.end[i].is(0)));
+    a["include_pad"] = counted;
+    a["whole"] = whole;
     return c.emit("average_pool", {x}, a);
 }
 
