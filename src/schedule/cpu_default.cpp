@@ -184,14 +184,18 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
             bool heavy = !nest.local.empty(), folded = false;
             for (uint32_t i : nest.equations) {
                 plan.equations.push_back(plan_equation(k, nest, p.equations[i], m, flat));
-                const EquationPlan& e = plan.equations.back();
-                folded |= e.lane_reduces;
+                folded |= plan.equations.back().lane_reduces;
                 heavy |= !inspect(p, p.equations[i].rhs).reduces.empty();
+            }
+            // A folded reduction works point by point: then no other equation of the nest can run along the grid either.
+            if (flat && folded)
+                for (size_t j = 0; j < nest.equations.size(); ++j)
+                    plan.equations[j] = plan_equation(k, nest, p.equations[nest.equations[j]], m, false);
+            for (const EquationPlan& e : plan.equations)
                 if (how.empty() || e.lanes > 1)
                     how = e.lane == kNone ? "scalar"
                                           : fmt::format("{} lanes along {}{}", e.lanes, p.vars[e.lane].name,
                                                         e.lane_reduces ? " (folded)" : "");
-            }
             if (flat) {
                 int64_t chunk = folded ? 1 : heavy ? kReduceChunk : kMapChunk;
                 if (auto n = p.vars[nest.grid.back()].extent.constant()) chunk = std::max<int64_t>(1, std::min(chunk, *n));

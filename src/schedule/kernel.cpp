@@ -188,6 +188,6 @@ std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
     return r;
 }
 
-Kernel form_kernel(const Program& p) { return Former(collapse(hoist(p))).run(); }
+Kernel form_kernel(const Program& p) { return Former(collapse(hoist(absorb(p)))).run(); }
 
 }  // namespace opwright::schedule

@@ -39,8 +39,15 @@ public:
                 out.grid.push_back({nest.contraction->n.back(), plan.contract.nt});
                 contraction(nest, plan.contract, out);
             } else {
-                for (size_t j = 0; j < nest.equations.size(); ++j)
+                for (size_t j = 0; j < nest.equations.size(); ++j) {
+                    const EquationPlan& e = plan.equations[j];
+                    const auto g = std::find(nest.grid.begin(), nest.grid.end(), e.lane);
+                    if (e.lanes > 1 && !e.lane_reduces && g != nest.grid.end() && plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1)
+                        return Diagnostic(fmt::format("{} is to run on {} lanes along {}, but a task covers one point of that index.",
+                                                      math_.tensors[math_.equations[nest.equations[j]].lhs].name, e.lanes, math_.vars[e.lane].name),
+                                          {}, "Give the index a grid tile of at least the number of lanes.");
                     equation(nest, plan, nest.equations[j], plan.equations[j], out.body);
+                }
             }
             p_.nests.push_back(std::move(out));
         }

@@ -190,6 +190,40 @@ TEST(CpuKernel, MatmulAcrossCacheTiles) {
         }
 }
 
+// A short dot product runs on folded lanes, point by point; two readers keep it a temporary, and neither may then run on
+// lanes along the point's index.
+TEST(CpuKernel, FoldedReductionWithReadersInItsNest) {
+    Runner r;
+    Program& p = r.p;
+    p.name = "dot";
+    const TensorId x = p.add_tensor("x", DType::F32, {S("n"), 8}, Role::Input), w = p.add_tensor("w", DType::F32, {2, 8}, Role::Input);
+    const TensorId z = p.add_tensor("z", DType::F32, {S("n"), 2}, Role::Temp);
+    const TensorId y = p.add_tensor("y", DType::F32, {S("n"), 2}, Role::Output), u = p.add_tensor("u", DType::F32, {S("n"), 2}, Role::Output);
+    const auto point = [&] { return std::pair{p.add_var("n", S("n")), p.add_var("m", 2)}; };
+    {
+        const auto [n, m] = point();
+        const VarId k = p.add_var("k", 8);
+        p.add_equation(z, {p.index(n), p.index(m)}, p.reduce(ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(n), p.index(k)}), p.load(w, {p.index(m), p.index(k)})}), DType::F32));
+    }
+    for (const TensorId out : {y, u}) {
+        const auto [n, m] = point();
+        const ExprId v = p.load(z, {p.index(n), p.index(m)});
+        p.add_equation(out, {p.index(n), p.index(m)}, out == y ? v : p.call(Fn::Neg, {v}));
+    }
+    for (const std::string& level : levels())
+        for (int64_t n : {1, 3, 40}) {
+            r.sizes = {{"n", n}};
+            const Tensor X = random({n, 8}, 4), W = random({2, 8}, 5);
+            const auto Y = r.run({X, W}, level);
+            for (int64_t i = 0; i < 2 * n; ++i) {
+                double s = 0;
+                for (int64_t k = 0; k < 8; ++k) s += double(X.as<float>()[i / 2 * 8 + k]) * W.as<float>()[i % 2 * 8 + k];
+                ASSERT_NEAR(Y[0].as<float>()[i], s, 1e-5) << level << " n " << n << " at " << i;
+                ASSERT_EQ(Y[1].as<float>()[i], -Y[0].as<float>()[i]);
+            }
+        }
+}
+
 TEST(CpuKernel, ConvolutionPadded) {
     Runner r;
     Program& p = r.p;
