@@ -7,6 +7,13 @@
 namespace opwright::math {
 namespace {
 
+// Whether an index surely lies in 0 .. extent-1: a variable that runs over that, or a number below its lower bound.
+bool inside(const Program& p, ExprId at, const Sym& extent) {
+    const Expr& e = p.expr(at);
+    if (e.kind == ExprKind::Index) return p.vars[e.ref].extent == extent;
+    return e.kind == ExprKind::Literal && e.integer >= 0 && e.integer < extent.lower();
+}
+
 ExprId rebuilt(Rewriter& w, ExprId id) {
     const Program& p = w.from;
     Program& q = w.into;
@@ -15,12 +22,18 @@ ExprId rebuilt(Rewriter& w, ExprId id) {
         case ExprKind::Index:
             return is_unit(p, e.ref) ? q.integer(0) : kNone;
         case ExprKind::Load: {
-            // Where a dim has one element, an affine index that must stay inside is 0.
-            if (e.outside != Outside::Error) return kNone;
+            const std::vector<Sym>& shape = p.tensors[e.ref].shape;
             std::vector<ExprId> at;
-            for (size_t i = 0; i < e.args.size(); ++i)
-                at.push_back(p.tensors[e.ref].shape[i].is(1) && affine(p, e.args[i]) ? q.integer(0) : w(e.args[i]));
-            return q.load(w.tensors.at(e.ref), std::move(at));
+            bool stays = true;
+            for (size_t i = 0; i < shape.size(); ++i) {
+                // Where a dim has one element, an affine index that must stay inside is 0.
+                const bool zero = e.outside == Outside::Error && shape[i].is(1) && affine(p, e.args[i]);
+                at.push_back(zero ? q.integer(0) : w(e.args[i]));
+                stays = stays && inside(q, at.back(), shape[i]);
+            }
+            const TensorId t = w.tensors.at(e.ref);
+            if (e.outside == Outside::Error || stays) return q.load(t, std::move(at));
+            return q.load(t, std::move(at), e.outside, e.outside == Outside::Value ? w(e.args.back()) : kNone);
         }
         case ExprKind::Reduce: {
             if (std::none_of(e.vars.begin(), e.vars.end(), [&](VarId v) { return is_unit(p, v); })) return kNone;

@@ -248,6 +248,18 @@ TEST(MathUnitDims, AConvolutionWithAWindowOfOneIsAContraction) {
     expect_same(b.p, slim, {counted(DType::F32, {1, 3, 4, 2}), counted(DType::F32, {5, 3, 1, 1})});
 }
 
+TEST(MathUnitDims, AnAccessThatStaysInsideSaysSo) {
+    Build b("inside");
+    const auto x = b.in("x", DType::F32, {kN, 3}), y = b.out("y", DType::F32, {kN});
+    const auto i = b.var("i", kN), d = b.var("d", 1);
+    const ExprId at = b.p.call(Fn::Add, {b.at(i), b.at(d)}), next = b.p.call(Fn::Add, {b.at(i), b.p.integer(1)});
+    const ExprId in = b.p.load(x, {at, b.p.integer(2)}, Outside::Value, b.f32(0)), out = b.p.load(x, {next, b.p.integer(2)}, Outside::Value, b.f32(0));
+    b.set(y, {i}, b.sum({d}, b(Fn::Add, in, out)));
+    const Program slim = drop_unit_variables(b.done());
+    EXPECT_EQ(slim.print(), "y[i] = x[i,2] + x[i + 1,2] outside (0)\n");
+    expect_same(b.p, slim, {counted(DType::F32, {4, 3})});
+}
+
 TEST(MathUnitDims, ReductionsOverOneElement) {
     Build b("unit");
     const auto x = b.in("x", DType::F32, {kN, 1}), y = b.out("y", DType::F32, {kN}), z = b.out("z", DType::I64, {kN});
