@@ -57,6 +57,7 @@ Result<std::shared_ptr<Model>> Model::parse(std::string_view bytes, const Compil
 
 Result<std::shared_ptr<const Compiled>> Model::version(const NamedInputs& inputs) {
     const std::lock_guard lock(mutex_);
+    refusal_ = Refusal::None;
     for (auto it = versions_.begin(); it != versions_.end(); ++it)
         if ((*it)->serves(inputs)) {
             std::rotate(versions_.begin(), it, it + 1);
@@ -77,6 +78,7 @@ Result<bool> Model::prepare() {
 
 // With `complete`, `inputs` holds every input. Otherwise returns null where inputs are needed to go on.
 Result<std::shared_ptr<const Compiled>> Model::make_version(const NamedInputs& inputs, bool complete) {
+    unsupported_.clear();
     graph::onnx::ImportOptions o;
     o.folder = folder_;
     auto version = std::make_shared<Version>();
@@ -97,15 +99,18 @@ Result<std::shared_ptr<const Compiled>> Model::make_version(const NamedInputs& i
             for (const std::string& name : g->fixed_inputs)
                 if (auto it = o.known_inputs.find(name); it != o.known_inputs.end()) version->values[name] = it->second.clone();
             auto compiled = compile(std::move(*g), options_, *pool_);
-            if (!compiled.ok()) return compiled.error();
+            if (!compiled.ok()) {
+                refusal_ = Refusal::Unsupported;
+                return compiled.error();
+            }
             version->compiled = std::make_shared<const Compiled>(std::move(compiled).value());
             versions_.insert(versions_.begin(), version);
             if (versions_.size() > kVersions) versions_.pop_back();
-            unsupported_.clear();
             return version->compiled;
         }
         auto& failure = std::get<graph::onnx::ImportFailure>(imported);
         bool again = false;
+        if (!complete && !failure.needs_shape.empty()) return std::shared_ptr<const Compiled>();
         for (const std::string& name : failure.needs_value) {
             if (!complete) return std::shared_ptr<const Compiled>();
             const auto it = inputs.find(name);
@@ -124,6 +129,7 @@ Result<std::shared_ptr<const Compiled>> Model::make_version(const NamedInputs& i
             });
             if (!complete && !failure.malformed && sizes_missing) return std::shared_ptr<const Compiled>();
             unsupported_ = std::move(failure.unsupported);
+            refusal_ = failure.malformed ? Refusal::Malformed : Refusal::Unsupported;
             return std::move(failure.diagnostic);
         }
     }
@@ -134,7 +140,7 @@ Result<std::vector<Tensor>> Model::arguments(const Compiled& c, const NamedInput
     const graph::Graph& g = c.executable->graph();
     for (graph::ValueId v : g.inputs) {
         const auto it = inputs.find(g.values[v].name);
-        if (it == inputs.end()) return Diagnostic(fmt::format("Input {} was not given.", g.values[v].name));
+        if (it == inputs.end()) return Diagnostic(fmt::format("Input '{}' was not given.", g.values[v].name));
         r.push_back(it->second);
     }
     return r;
@@ -146,15 +152,15 @@ Result<std::vector<Tensor>> Model::run(const NamedInputs& inputs) {
         names.push_back(v.name);
         const auto it = inputs.find(v.name);
         if (it == inputs.end())
-            return Diagnostic(fmt::format("Input {} ({}) was not given.", v.name, name(v.dtype))).with_next("Give every input of the model.");
+            return Diagnostic(fmt::format("Input '{}' ({}) was not given.", v.name, name(v.dtype))).with_next("Give every input of the model.");
         if (it->second.dtype() != v.dtype)
-            return Diagnostic(fmt::format("Input {} takes {}, and the tensor given is {}.", v.name, name(v.dtype), name(it->second.dtype())))
+            return Diagnostic(fmt::format("Input '{}' takes {}, and the tensor given is {}.", v.name, name(v.dtype), name(it->second.dtype())))
                 .with_next("Convert the tensor first.");
     }
     for (const auto& [n, t] : inputs)
         if (std::find(names.begin(), names.end(), n) == names.end()) {
-            Diagnostic d(fmt::format("The model has no input named {}.", n));
-            if (const std::string near = did_you_mean(n, names); !near.empty()) d.with_next(fmt::format("Did you mean {}?", near));
+            Diagnostic d(fmt::format("The model has no input named '{}'.", n));
+            if (const std::string near = did_you_mean(n, names); !near.empty()) d.with_next(fmt::format("Did you mean '{}'?", near));
             else d.with_next(fmt::format("Its inputs are: {}.", fmt::join(names, ", ")));
             return d;
         }

@@ -38,7 +38,10 @@ public:
     runtime::ThreadPool& pool() { return *pool_; }
     const graph::onnx::ModelRef& source() const { return source_; }
     const std::string& folder() const { return folder_; }
-    // From the model's last refusal: every node that cannot be imported.
+    // Of the last version() that failed: whether the model is at fault, and every node that cannot be imported. None:
+    // it did not fail, or for another reason (inputs that do not fit).
+    enum class Refusal : uint8_t { None, Malformed, Unsupported };
+    Refusal refusal() const { return refusal_; }
     const std::vector<graph::onnx::UnsupportedNode>& unsupported() const { return unsupported_; }
 
 private:
@@ -52,6 +55,7 @@ private:
     std::shared_ptr<runtime::ThreadPool> pool_;
     std::vector<graph::onnx::ModelValue> inputs_, outputs_;
     std::vector<graph::onnx::UnsupportedNode> unsupported_;
+    Refusal refusal_ = Refusal::None;
     std::mutex mutex_;                                // of versions_, held while one is made
     std::vector<std::shared_ptr<Version>> versions_;  // latest first
 };

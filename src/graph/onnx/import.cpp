@@ -36,8 +36,7 @@ std::variant<Graph, ImportFailure> import(const Model& m, const ImportOptions& o
 std::variant<Graph, ImportFailure> Importer::run() {
     const pb::ModelProto& m = model_.proto;
     graph_.name = m.graph().name();
-    for (const auto& p : m.metadata_props()) graph_.metadata[p.key()] = p.value();
-    if (!m.producer_name().empty()) graph_.metadata.emplace("producer", m.producer_name() + " " + m.producer_version());
+    graph_.metadata = model_metadata(model_);
     for (const auto& o : m.opset_import()) opsets_[domain_of(o.domain())] = o.version();
     if (m.ir_version() < 3) opsets_.emplace("", 1);
     for (const auto& f : m.functions()) {

@@ -51,6 +51,8 @@ struct ModelValue {
 // Declared inputs that are no initialisers, and outputs.
 std::vector<ModelValue> model_inputs(const Model& m);
 std::vector<ModelValue> model_outputs(const Model& m);
+// metadata_props, and "producer" where they have no such key.
+std::map<std::string, std::string> model_metadata(const Model& m);
 
 // Never crashes, never allocates without bound, whatever the model holds.
 std::variant<Graph, ImportFailure> import(const Model& m, const ImportOptions& o);

@@ -137,4 +137,11 @@ std::vector<ModelValue> model_outputs(const Model& m) {
     return r;
 }
 
+std::map<std::string, std::string> model_metadata(const Model& m) {
+    std::map<std::string, std::string> r;
+    for (const auto& p : m.proto.metadata_props()) r[p.key()] = p.value();
+    if (!m.proto.producer_name().empty()) r.emplace("producer", m.proto.producer_name() + " " + m.proto.producer_version());
+    return r;
+}
+
 }  // namespace opwright::graph::onnx

@@ -7,9 +7,7 @@ namespace {
 using Out = Result<Values>;
 constexpr const char* kDomain = "ai.onnx.ml";
 
-Out binarizer(NodeContext& c) {
-    return c.emit("binarise", {c.input(0)}, {{"level", c.float_attribute("threshold", 0)}});
-}
+Out binarizer(NodeContext& c) { return c.emit("binarise", {c.input(0)}, {{"level", c.float_attribute("threshold", 0)}}); }
 
 Result<ValueId> row(NodeContext& c, const std::vector<double>& v, double otherwise, DType t) {
     Tensor out(t, {static_cast<int64_t>(std::max<size_t>(v.size(), 1))});
@@ -45,9 +43,7 @@ Out feature_extractor(NodeContext& c) {
 }  // namespace
 
 std::span<const Entry> classical() {
-    static const Entry entries[] = {{"Binarizer", binarizer, kDomain},
-                                    {"Scaler", scaler, kDomain},
-                                    {"Normalizer", normalizer, kDomain},
+    static const Entry entries[] = {{"Binarizer", binarizer, kDomain}, {"Scaler", scaler, kDomain}, {"Normalizer", normalizer, kDomain},
                                     {"ArrayFeatureExtractor", feature_extractor, kDomain}};
     return entries;
 }

@@ -1,0 +1,108 @@
+// Declarations and operators through the C ABI.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "api/handles.h"
+#include "explain/operator_report.h"
+#include "runtime/thread_pool.h"
+
+using namespace opwright;
+using namespace opwright::api;
+
+namespace {
+
+std::shared_ptr<const lang::Library> library_of(const opw_library* l) {
+    if (l) return l->library;
+    return {&lang::Library::standard(), [](auto*) {}};
+}
+
+// Tensors in the order of the parameters. A last parameter that takes several gets all that carry its name.
+std::vector<Tensor> arranged(const Operator& op, const opw_tensor* inputs, size_t count) {
+    require(inputs || count == 0, "The inputs must not be NULL.");
+    const auto& parameters = op.parameters();
+    std::vector<Tensor> r;
+    std::vector<std::string> names;
+    for (const lang::Parameter& p : parameters) names.push_back(p.name);
+    for (size_t i = 0; i < count; ++i) {
+        size_t at = i;
+        std::string n = i < names.size() ? names[i] : fmt::format("{}", i);
+        if (inputs[i].name) {
+            n = inputs[i].name;
+            const auto it = std::find(names.begin(), names.end(), n);
+            if (it == names.end()) {
+                const std::string near = did_you_mean(n, names);
+                refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("'{}' has no input named '{}'.", op.name(), n))
+                                                 .with_next(near.empty() ? fmt::format("Its inputs are: {}.", fmt::join(names, ", "))
+                                                                         : fmt::format("Did you mean '{}'?", near)));
+            }
+            at = static_cast<size_t>(it - names.begin());
+            if (parameters[at].variadic) at = std::max(at, r.size());  // the next of several
+        }
+        if (at >= r.size()) r.resize(at + 1);
+        if (r[at].defined()) refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("Input '{}' of '{}' is given twice.", n, op.name())));
+        r[at] = borrowed(inputs[i], "'" + n + "'");
+    }
+    for (size_t i = 0; i < parameters.size(); ++i)
+        if ((i >= r.size() || !r[i].defined()) && !parameters[i].optional && !parameters[i].variadic)
+            refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("Input '{}' of '{}' was not given.", parameters[i].name, op.name())));
+    return r;
+}
+}  // namespace
+
+extern "C" {
+
+opw_status opw_library_parse(const char* text, const char* name, opw_library** library, opw_error** error) {
+    return guarded(error, [&] {
+        require(text && library, "The text and the place for the library must not be NULL.");
+        auto h = std::make_unique<opw_library>();
+        h->library = std::make_shared<lang::Library>();
+        const std::string file = name ? name : "<input>";
+        if (Status s = h->library->add(std::make_shared<const Source>(Source{file, text})); !s.ok()) refuse(OPW_MALFORMED, s.error());
+        for (const lang::OpDecl* d : h->library->declarations_of(file))
+            for (const std::string& n : h->library->names())
+                if (h->library->find(n) == d) h->names.push_back(n);
+        *library = h.release();
+    });
+}
+void opw_library_free(opw_library* l) { delete l; }
+size_t opw_library_count(const opw_library* l) { return l ? l->names.size() : 0; }
+const char* opw_library_operator(const opw_library* l, size_t i) { return l && i < l->names.size() ? l->names[i].c_str() : nullptr; }
+
+opw_status opw_library_explain_json(const opw_library* l, const char* name, char** json, opw_error** error) {
+    return guarded(error, [&] {
+        require(name && json, "The operator's name and the place for the text must not be NULL.");
+        const auto r = value_or_refuse(explain::report(*library_of(l), name), OPW_INVALID_ARGUMENT);
+        *json = copied(explain::to_json(r).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    });
+}
+
+opw_status opw_operator_compile(const opw_library* l, const char* name, const char* attributes, const opw_options* options, opw_operator** op,
+                                opw_error** error) {
+    return guarded(error, [&] {
+        require(name && op, "The operator's name and the place for the operator must not be NULL.");
+        auto h = std::make_unique<opw_operator>();
+        h->library = library_of(l);
+        lang::Attributes a;
+        if (const lang::OpDecl* d = h->library->find(name); d && attributes && *attributes)
+            a = value_or_refuse(h->library->parse_attributes(*d, std::make_shared<const Source>(Source{"attributes", attributes})), OPW_INVALID_ARGUMENT);
+        h->op = value_or_refuse(Operator::make(*h->library, name, std::move(a), compile_options(options), make_pool(options)), OPW_INVALID_ARGUMENT);
+        *op = h.release();
+    });
+}
+
+opw_status opw_operator_run(opw_operator* h, const opw_tensor* inputs, size_t count, opw_tensors** outputs, opw_error** error) {
+    return guarded(error, [&] {
+        require(h && outputs, "The operator and the place for the outputs must not be NULL.");
+        const std::lock_guard lock(h->mutex);
+        const auto version = value_or_refuse(h->op->version(arranged(*h->op, inputs, count)), OPW_INVALID_ARGUMENT);
+        auto r = std::make_unique<opw_tensors>();
+        r->tensors = value_or_refuse(version.compiled->executable->run(version.arguments, h->op->pool()), OPW_INVALID_ARGUMENT);
+        for (math::TensorId t : version.program.outputs) r->names.push_back(version.program.tensors[t].name);
+        *outputs = r.release();
+    });
+}
+void opw_operator_free(opw_operator* h) { delete h; }
+
+}  // extern "C"
