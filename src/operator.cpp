@@ -19,8 +19,8 @@ Result<std::shared_ptr<Operator>> Operator::make(const lang::Library& library, c
                                                  const CompileOptions& o, std::shared_ptr<runtime::ThreadPool> pool) {
     const lang::OpDecl* d = library.find(name);
     if (!d) {
-        Diagnostic e(fmt::format("There is no operator named {}.", name));
-        if (const std::string near = did_you_mean(name, library.names()); !near.empty()) e.with_next(fmt::format("Did you mean {}?", near));
+        Diagnostic e(fmt::format("There is no operator named '{}'.", name));
+        if (const std::string near = did_you_mean(name, library.names()); !near.empty()) e.with_next(fmt::format("Did you mean '{}'?", near));
         else e.with_next("`opwright ops` lists the operators that there are.");
         return e;
     }
@@ -40,7 +40,7 @@ std::vector<lang::Argument> arguments_like(const std::vector<lang::Parameter>& p
         const std::string name = i < parameters.size() ? base : base + std::to_string(i - parameters.size() + 2);
         for (size_t d = 0; a.present && d < inputs[i].shape().size(); ++d) {
             const int64_t e = inputs[i].shape()[d];
-            a.shape.push_back(sizes || e == 1 ? math::Sym(e) : math::Sym::symbol(fmt::format("{}_{}", name, d)));
+            a.shape.push_back(sizes || e <= 1 ? math::Sym(e) : math::Sym::symbol(fmt::format("{}_{}", name, d), 2));
         }
         r.push_back(std::move(a));
     }
@@ -56,7 +56,7 @@ Result<std::pair<math::Program, std::shared_ptr<const Compiled>>> Operator::comp
                 continue;
             }
             k += ";" + std::string(opwright::name(t.dtype()));
-            for (int64_t e : t.shape()) k += sizes || e == 1 ? "," + std::to_string(e) : ",n";
+            for (int64_t e : t.shape()) k += sizes || e <= 1 ? "," + std::to_string(e) : ",n";
         }
         return k;
     };

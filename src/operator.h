@@ -1,5 +1,5 @@
-// One declared operator that runs. Dtypes, ranks and extents of 1 come from the tensors that it meets; other extents stay
-// symbolic, so that one compiled version serves every size.
+// One declared operator that runs. Dtypes, ranks and extents of 0 and 1 come from the tensors that it meets; other extents
+// stay symbolic, so that one compiled version serves every size.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -50,8 +50,8 @@ private:
     std::vector<Entry> entries_;  // latest first
 };
 
-// Arguments for elaboration from tensors: extents of 1 are numbers, all others symbols "x_0", "x_1", ... of the parameter x;
-// with `sizes` all are numbers.
+// Arguments for elaboration from tensors: extents of 0 and 1 are numbers, all others symbols "x_0", "x_1", ... of the
+// parameter x, which are at least 2; with `sizes` all are numbers.
 std::vector<lang::Argument> arguments_like(const std::vector<lang::Parameter>& parameters, const std::vector<Tensor>& inputs, bool sizes);
 
 }  // namespace opwright

@@ -20,6 +20,13 @@ struct Context {
     int exit = kOk;
 };
 
+void add_check(CLI::App& app, Context& c);
+void add_explain(CLI::App& app, Context& c);
+void add_run(CLI::App& app, Context& c);
+void add_verify(CLI::App& app, Context& c);
+void add_profile(CLI::App& app, Context& c);
+void add_ops(CLI::App& app, Context& c);
 void add_doctor(CLI::App& app, Context& c);
+void add_onnx_test(CLI::App& app, Context& c);
 
 }  // namespace opwright::cli

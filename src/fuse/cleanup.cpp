@@ -127,7 +127,15 @@ Graph remove_duplicates(Graph g) {
             const auto [it, fresh] = constants.emplace(constant_key(*g.values[v].constant), v);
             if (!fresh) by[v] = it->second;
         }
+    // Canonical text is long: it is made only of nodes that agree in their inputs and in the size of their programs.
     std::unordered_map<std::string, NodeId> seen;
+    std::unordered_map<std::string, std::vector<NodeId>> alike;
+    const auto canonical = [](const Node& n) {
+        // It renames symbols, so the symbols themselves belong to the key.
+        std::string key;
+        for (const std::string& s : n.program.symbols()) key += s + ";";
+        return key + n.program.canonical();
+    };
     const auto resolve = [&](ValueId v) {
         while (v != kNone && by[v] != v) v = by[v];
         return v;
@@ -144,9 +152,12 @@ Graph remove_duplicates(Graph g) {
             key += "view";
             for (const math::Sym& s : g.values[n.outputs[0]].shape) key += "," + s.str();
         } else {
-            // Canonical text renames symbols, so the symbols themselves belong to the key.
-            for (const std::string& s : n.program.symbols()) key += s + ";";
-            key += n.program.canonical();
+            key += std::to_string(n.program.expr_count()) + "," + std::to_string(n.program.equations.size()) + ":";
+            std::vector<NodeId>& others = alike[key];
+            others.push_back(i);
+            if (others.size() == 1) continue;
+            if (others.size() == 2) seen.emplace(key + canonical(g.nodes[others[0]]), others[0]);
+            key += canonical(n);
         }
         const auto [it, fresh] = seen.emplace(std::move(key), i);
         if (fresh) continue;

@@ -28,7 +28,7 @@ constexpr size_t kPlans = 32;  // shapes remembered
 Diagnostic in_operator(Diagnostic d, const Node& n) {
     if (!n.sources.empty()) {
         const graph::SourceOp& s = n.sources.back();
-        d.with_note(fmt::format("in the model's operator {} ({})", s.name, s.type));
+        d.with_note(fmt::format("in the operator '{}' ({})", s.name, s.type));
     }
     return d;
 }
@@ -194,18 +194,18 @@ struct Executable::Impl {
         for (size_t i = 0; i < shapes.size(); ++i) {
             const Value& v = g.values[g.inputs[i]];
             if (shapes[i].size() != v.shape.size())
-                return Diagnostic(fmt::format("Input {} has rank {}, and the tensor given has shape {}.", v.name, v.shape.size(), to_string(shapes[i])))
+                return Diagnostic(fmt::format("Input '{}' has rank {}, and the tensor given has shape {}.", v.name, v.shape.size(), to_string(shapes[i])))
                     .with_next(fmt::format("Give it a tensor of shape {}.", wanted(v)));
             for (size_t d = 0; d < v.shape.size(); ++d) {
                 if (v.shape[d].kind() != math::SymKind::Symbol) continue;
                 const std::string& s = v.shape[d].symbol_name();
                 const auto [it, fresh] = values.emplace(s, shapes[i][d]);
                 if (!fresh && it->second != shapes[i][d])
-                    return Diagnostic(fmt::format("Dimension {} of input {} is {}, but {} is {} by {}.", d, v.name, shapes[i][d], s, it->second, from[s]))
+                    return Diagnostic(fmt::format("Dimension {} of input '{}' is {}, but {} is {} by {}.", d, v.name, shapes[i][d], s, it->second, from[s]))
                         .with_next("Give inputs whose extents of that name agree.");
                 if (shapes[i][d] < v.shape[d].lower())
-                    return Diagnostic(fmt::format("Dimension {} of input {} is {}, but must be at least {}.", d, v.name, shapes[i][d], v.shape[d].lower()));
-                if (fresh) from[s] = fmt::format("dimension {} of {}", d, v.name);
+                    return Diagnostic(fmt::format("Dimension {} of input '{}' is {}, but must be at least {}.", d, v.name, shapes[i][d], v.shape[d].lower()));
+                if (fresh) from[s] = fmt::format("dimension {} of '{}'", d, v.name);
             }
         }
         for (size_t i = 0; i < shapes.size(); ++i) {
@@ -214,7 +214,7 @@ struct Executable::Impl {
                 if (v.shape[d].kind() == math::SymKind::Symbol) continue;
                 const auto e = math::evaluate(v.shape[d], values);
                 if (e != shapes[i][d])
-                    return Diagnostic(fmt::format("Dimension {} of input {} is {}, but must be {}.", d, v.name, shapes[i][d],
+                    return Diagnostic(fmt::format("Dimension {} of input '{}' is {}, but must be {}.", d, v.name, shapes[i][d],
                                                   v.shape[d].is_const() ? v.shape[d].str() : v.shape[d].str() + (e ? fmt::format(" = {}", *e) : "")))
                         .with_next(fmt::format("Give it a tensor of shape {}.", wanted(v)));
             }
@@ -299,7 +299,7 @@ struct Executable::Impl {
         for (const Tensor& t : inputs) shapes.push_back(t.shape());
         for (size_t i = 0; i < std::min(inputs.size(), g.inputs.size()); ++i)
             if (inputs[i].dtype() != g.values[g.inputs[i]].dtype)
-                return Diagnostic(fmt::format("Input {} takes {}, and the tensor given is {}.", g.values[g.inputs[i]].name,
+                return Diagnostic(fmt::format("Input '{}' takes {}, and the tensor given is {}.", g.values[g.inputs[i]].name,
                                               name(g.values[g.inputs[i]].dtype), name(inputs[i].dtype())))
                     .with_next("Convert the tensor first.");
         Prepared r;
@@ -340,11 +340,24 @@ struct Executable::Impl {
         }
     }
 
-    Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, ThreadPool& pool) const {
+    Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, ThreadPool& pool, const Executable::Observer* seen = nullptr) const {
         OPW_TRY(Prepared r, prepare(inputs));
-        for (size_t i = 0; i < r.plan->launches.size(); ++i) OPW_CHECK(launch(r, i, pool));
+        for (size_t i = 0; i < r.plan->launches.size(); ++i) {
+            OPW_CHECK(launch(r, i, pool));
+            if (seen) OPW_CHECK(show(r, r.plan->launches[i], *seen));
+        }
         copy_outputs(r, inputs);
         return std::move(r.outputs);
+    }
+
+    Status show(const Prepared& r, const Plan::Launch& l, const Executable::Observer& seen) const {
+        const Node& n = g.nodes[l.node];
+        const auto tensors = [&](const std::vector<ValueId>& values, uint32_t first) {
+            std::vector<Tensor> t;
+            for (ValueId v : values) t.push_back(Tensor::wrap(g.values[v].dtype, r.plan->shapes[v], r.context->operands[first++]));
+            return t;
+        };
+        return seen(l.node, tensors(n.inputs, l.inputs), tensors(n.outputs, l.outputs));
     }
 };
 
@@ -359,6 +372,10 @@ Result<std::shared_ptr<const Executable>> Executable::build(graph::Graph g, cons
 }
 
 Result<std::vector<Tensor>> Executable::run(std::span<const Tensor> inputs, ThreadPool& pool) const { return impl_->run(inputs, pool); }
+
+Result<std::vector<Tensor>> Executable::trace(std::span<const Tensor> inputs, ThreadPool& pool, const Observer& seen) const {
+    return impl_->run(inputs, pool, &seen);
+}
 
 Result<Timing> Executable::measure(std::span<const Tensor> inputs, ThreadPool& pool, int warmup, int repeats) const {
     using Clock = std::chrono::steady_clock;

@@ -1,5 +1,6 @@
 // A graph with its kernels: everything that can be done before the sizes are known is done here, once.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -39,6 +40,11 @@ public:
     // their first use and kept for the last few shapes. Errors: number, element type, rank or extents of inputs; a
     // requirement that does not hold; an index that is data and lies outside its tensor.
     Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, ThreadPool& pool) const;
+
+    // As run(), and tells `seen` of each node after it ran, with its inputs and outputs where they lie: valid until it
+    // returns. An error that `seen` returns ends the run.
+    using Observer = std::function<Status(graph::NodeId, std::span<const Tensor> inputs, std::span<const Tensor> outputs)>;
+    Result<std::vector<Tensor>> trace(std::span<const Tensor> inputs, ThreadPool& pool, const Observer& seen) const;
 
     // Runs warm-up and measured runs, the latter once as a whole and once node by node.
     Result<Timing> measure(std::span<const Tensor> inputs, ThreadPool& pool, int warmup, int repeats) const;

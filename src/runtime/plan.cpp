@@ -46,7 +46,7 @@ private:
         if (s.ok() || g_.nodes[n].sources.empty()) return s;
         Diagnostic d = s.error();
         const graph::SourceOp& op = g_.nodes[n].sources.front();
-        d.with_note(fmt::format("in the model's operator {} ({})", op.name, op.type));
+        d.with_note(fmt::format("in the operator '{}' ({})", op.name, op.type));
         return d;
     }
 
@@ -62,7 +62,7 @@ private:
             for (size_t d = 0; d < in_.slots[v].size(); ++d) {
                 const auto e = slots_[in_.slots[v][d]];
                 if (!e || *e < 0)
-                    return Diagnostic(fmt::format("Dimension {} of {}, {}, {} at these input sizes.", d, x.name, x.shape[d].str(),
+                    return Diagnostic(fmt::format("Dimension {} of '{}', {}, {} at these input sizes.", d, x.name, x.shape[d].str(),
                                                   e ? fmt::format("is {}", *e) : "has no value"))
                         .with_next("Give inputs large enough for every operator of the model.");
                 s.push_back(*e);

@@ -62,7 +62,7 @@ std::string difference(const Tensor& got, const Tensor& want, const OnnxTestOpti
            std::to_string(first) + " is " + show(got) + " and should be " + show(want);
 }
 
-CaseResult verdict(Verdict v, std::string reason) { return {"", v, std::move(reason), 0}; }
+CaseResult verdict(CaseVerdict v, std::string reason) { return {"", v, std::move(reason), 0}; }
 
 // The graph for these inputs: the values of inputs that decide its form are given as the import asks for them.
 std::variant<graph::Graph, onnx::ImportFailure> specialise(const onnx::Model& m,
@@ -86,53 +86,55 @@ std::variant<graph::Graph, onnx::ImportFailure> specialise(const onnx::Model& m,
 CaseResult run_data_set(const onnx::Model& m, const fs::path& data, const OnnxTestOptions& o) {
     const auto inputs = read_tensors(data, "input");
     const auto expected = read_tensors(data, "output");
-    if (!inputs.ok()) return verdict(Verdict::Unsupported, one_line(inputs.error()));
-    if (!expected.ok()) return verdict(Verdict::Unsupported, one_line(expected.error()));
+    if (!inputs.ok()) return verdict(CaseVerdict::Unsupported, one_line(inputs.error()));
+    if (!expected.ok()) return verdict(CaseVerdict::Unsupported, one_line(expected.error()));
     const auto declared = onnx::model_inputs(m);
     if (inputs->size() != declared.size())
-        return verdict(Verdict::Unsupported, "The data give " + std::to_string(inputs->size()) +
+        return verdict(CaseVerdict::Unsupported, "The data give " + std::to_string(inputs->size()) +
                                                  " inputs, and the model has " + std::to_string(declared.size()) + ".");
     auto imported = specialise(m, declared, *inputs);
     if (const auto* f = std::get_if<onnx::ImportFailure>(&imported))
-        return verdict(Verdict::Unsupported, one_line(f->diagnostic));
+        return verdict(CaseVerdict::Unsupported, one_line(f->diagnostic));
     const auto& g = std::get<graph::Graph>(imported);
     if (const auto errors = graph::verify(g); !errors.empty())
-        return verdict(Verdict::Wrong, "The graph is not well formed: " + errors[0]);
-    const auto outputs = o.run ? o.run(g, *inputs) : run_reference(g, *inputs);
-    if (!outputs.ok()) return verdict(Verdict::Wrong, "It was imported and did not run: " + one_line(outputs.error()));
+        return verdict(CaseVerdict::Wrong, "The graph is not well formed: " + errors[0]);
+    bool refused = false;
+    const auto outputs = o.run ? o.run(g, *inputs, &refused) : run_reference(g, *inputs);
+    if (refused) return verdict(CaseVerdict::Unsupported, one_line(outputs.error()));
+    if (!outputs.ok()) return verdict(CaseVerdict::Wrong, "It was imported and did not run: " + one_line(outputs.error()));
     if (outputs->size() != expected->size())
-        return verdict(Verdict::Wrong, "It has " + std::to_string(outputs->size()) + " outputs and should have " +
+        return verdict(CaseVerdict::Wrong, "It has " + std::to_string(outputs->size()) + " outputs and should have " +
                                            std::to_string(expected->size()) + ".");
     for (size_t i = 0; i < outputs->size(); ++i)
         if (const std::string d = difference((*outputs)[i], (*expected)[i], o); !d.empty())
-            return verdict(Verdict::Wrong, "Output " + std::to_string(i + 1) + " of " +
+            return verdict(CaseVerdict::Wrong, "Output " + std::to_string(i + 1) + " of " +
                                                std::to_string(outputs->size()) + " " + d + ".");
-    return verdict(Verdict::Pass, "");
+    return verdict(CaseVerdict::Pass, "");
 }
 }  // namespace
 
-std::string name(Verdict v) {
+std::string name(CaseVerdict v) {
     switch (v) {
-        case Verdict::Pass: return "pass";
-        case Verdict::Wrong: return "wrong";
-        case Verdict::Crash: return "crash";
-        case Verdict::Unsupported: return "unsupported";
-        case Verdict::Timeout: return "timeout";
+        case CaseVerdict::Pass: return "pass";
+        case CaseVerdict::Wrong: return "wrong";
+        case CaseVerdict::Crash: return "crash";
+        case CaseVerdict::Unsupported: return "unsupported";
+        case CaseVerdict::Timeout: return "timeout";
     }
     return "";
 }
 
 CaseResult run_onnx_case(const std::string& folder, const OnnxTestOptions& o) {
     auto model = onnx::parse_file((fs::path(folder) / "model.onnx").string());
-    if (!model.ok()) return verdict(Verdict::Unsupported, one_line(model.error()));
+    if (!model.ok()) return verdict(CaseVerdict::Unsupported, one_line(model.error()));
     std::vector<fs::path> sets;
     for (const auto& e : fs::directory_iterator(folder))
         if (e.is_directory() && e.path().filename().string().rfind("test_data_set_", 0) == 0) sets.push_back(e.path());
     std::sort(sets.begin(), sets.end());
-    if (sets.empty()) return verdict(Verdict::Unsupported, "The folder holds no test_data_set_*.");
+    if (sets.empty()) return verdict(CaseVerdict::Unsupported, "The folder holds no test_data_set_*.");
     for (const fs::path& s : sets)
-        if (CaseResult r = run_data_set(**model, s, o); r.verdict != Verdict::Pass) return r;
-    return verdict(Verdict::Pass, "");
+        if (CaseResult r = run_data_set(**model, s, o); r.verdict != CaseVerdict::Pass) return r;
+    return verdict(CaseVerdict::Pass, "");
 }
 
 }  // namespace opwright::verify

@@ -97,7 +97,7 @@ private:
         int ends[2];
         const int errors = memfd_create("stderr", MFD_CLOEXEC);
         if (pipe(ends) != 0)
-            return finish({-1, -1, errors, Clock::now(), index, {}}, Verdict::Crash, "No pipe could be made.");
+            return finish({-1, -1, errors, Clock::now(), index, {}}, CaseVerdict::Crash, "No pipe could be made.");
         const pid_t pid = fork();
         if (pid == 0) {
             close(ends[0]);
@@ -105,7 +105,7 @@ private:
         }
         close(ends[1]);
         Child c{pid, ends[0], errors, Clock::now(), index, {}};
-        if (pid < 0) return finish(c, Verdict::Crash, "No process could be started.");
+        if (pid < 0) return finish(c, CaseVerdict::Crash, "No process could be started.");
         children_.push_back(c);
     }
 
@@ -141,18 +141,18 @@ private:
         if (!ended) {
             char limit[32];
             std::snprintf(limit, sizeof limit, "%g", options_.timeout_s);
-            return finish(c, Verdict::Timeout, std::string("It ran longer than ") + limit + " s.");
+            return finish(c, CaseVerdict::Timeout, std::string("It ran longer than ") + limit + " s.");
         }
         const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0 && !c.received.empty();
         const int v = well ? c.received[0] - '0' : -1;
-        if (v >= 0 && v < kVerdictCount) return finish(c, static_cast<Verdict>(v), c.received.substr(1));
+        if (v >= 0 && v < kVerdictCount) return finish(c, static_cast<CaseVerdict>(v), c.received.substr(1));
         std::string how =
             WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "exit status " + std::to_string(WEXITSTATUS(status));
         const std::string words = last_words(c.errors);
-        finish(c, Verdict::Crash, "The process died (" + how + ")" + (words.empty() ? "." : ": " + words));
+        finish(c, CaseVerdict::Crash, "The process died (" + how + ")" + (words.empty() ? "." : ": " + words));
     }
 
-    void finish(const Child& c, Verdict v, std::string reason) {
+    void finish(const Child& c, CaseVerdict v, std::string reason) {
         if (c.result >= 0) close(c.result);
         if (c.errors >= 0) close(c.errors);
         results_[c.index] = {cases_[c.index].name, v, std::move(reason), seconds(c)};
@@ -188,14 +188,14 @@ Status find_cases(const std::string& folder, std::vector<Case>& out) {
 }
 }  // namespace
 
-int OnnxTestReport::count(Verdict v) const {
+int OnnxTestReport::count(CaseVerdict v) const {
     return static_cast<int>(
         std::count_if(cases.begin(), cases.end(), [v](const CaseResult& c) { return c.verdict == v; }));
 }
 
 std::string OnnxTestReport::json() const {
     nlohmann::ordered_json j;
-    for (int v = 0; v < kVerdictCount; ++v) j[name(static_cast<Verdict>(v))] = count(static_cast<Verdict>(v));
+    for (int v = 0; v < kVerdictCount; ++v) j[name(static_cast<CaseVerdict>(v))] = count(static_cast<CaseVerdict>(v));
     j["cases"] = nlohmann::ordered_json::array();
     for (const CaseResult& c : cases)
         j["cases"].push_back({{"name", c.name}, {"verdict", name(c.verdict)}, {"reason", c.reason}});

@@ -11,19 +11,20 @@
 
 namespace opwright::verify {
 
-enum class Verdict : uint8_t { Pass, Wrong, Crash, Unsupported, Timeout };
+enum class CaseVerdict : uint8_t { Pass, Wrong, Crash, Unsupported, Timeout };
 inline constexpr int kVerdictCount = 5;
-std::string name(Verdict v);  // "pass", ...
+std::string name(CaseVerdict v);  // "pass", ...
 
 struct CaseResult {
     std::string name;  // the folder's path below the one given: "test_relu" below data/node
-    Verdict verdict = Verdict::Crash;
+    CaseVerdict verdict = CaseVerdict::Crash;
     std::string reason;  // empty for a pass
     double seconds = 0;
 };
 
-// Runs a graph; called in the case's process.
-using GraphRunner = std::function<Result<std::vector<Tensor>>(const graph::Graph&, const std::vector<Tensor>&)>;
+// Runs a graph; called in the case's process. Sets *refused where the graph cannot be compiled, which is unsupported and
+// not wrong.
+using GraphRunner = std::function<Result<std::vector<Tensor>>(const graph::Graph&, const std::vector<Tensor>&, bool* refused)>;
 
 struct OnnxTestOptions {
     GraphRunner run;                  // null: the fp64 reference (run_reference)
@@ -36,7 +37,7 @@ struct OnnxTestOptions {
 
 struct OnnxTestReport {
     std::vector<CaseResult> cases;  // in the order of their names
-    int count(Verdict v) const;
+    int count(CaseVerdict v) const;
     // {"pass": n, "wrong": n, "crash": n, "unsupported": n, "timeout": n, "cases": [{"name", "verdict", "reason"}]}
     std::string json() const;
 };

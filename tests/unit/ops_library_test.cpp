@@ -22,10 +22,7 @@ Tensor filled(const lang::Argument& a, const std::optional<lang::ValueRange>& ra
     Shape s;
     for (const math::Sym& d : a.shape) s.push_back(d.constant().value());
     Tensor t(a.dtype, s);
-    std::uniform_real_distribution<double> value(range                                          ? range->low
-                                                 : a.dtype == DType::Bool || !is_float(a.dtype) ? 0
-                                                                                                : -2,
-                                                 range ? range->high : 2);
+    std::uniform_real_distribution<double> value(range ? range->low : a.dtype == DType::Bool || !is_float(a.dtype) ? 0 : -2, range ? range->high : 2);
     for (int64_t i = 0; i < t.size(); ++i) {
         const double v = value(random);
         t.set(i, is_float(a.dtype) ? v : std::floor(v));
@@ -53,13 +50,11 @@ TEST_P(EveryOperator, ElaboratesAndHasAReferenceForEachExample) {
         EXPECT_EQ(math::verify(*program), std::vector<std::string>()) << program->print();
         std::vector<Tensor> inputs;
         for (size_t i = 0; i < e.arguments.size(); ++i)
-            if (e.arguments[i].present)
-                inputs.push_back(filled(e.arguments[i], i < e.values.size() ? e.values[i] : std::nullopt, random));
+            if (e.arguments[i].present) inputs.push_back(filled(e.arguments[i], i < e.values.size() ? e.values[i] : std::nullopt, random));
         const auto outputs = derive::reference(*program, inputs);
         ASSERT_TRUE(outputs.ok()) << render(outputs.error()) << "\n" << program->print();
         for (size_t i = 0; i < outputs->size(); ++i)
-            EXPECT_EQ(static_cast<size_t>((*outputs)[i].value.rank()),
-                      program->tensors[program->outputs[i]].shape.size());
+            EXPECT_EQ(static_cast<size_t>((*outputs)[i].value.rank()), program->tensors[program->outputs[i]].shape.size());
     }
 }
 

@@ -93,7 +93,7 @@ TEST(VerifyOnnxTest, ACaseThatDiesOrHangsDoesNotTakeTheOthersAlong) {
     write_case(scratch.path() / "refuses", one(3), one(3), s);
     OnnxTestOptions o;
     o.timeout_s = 0.2;
-    o.run = [](const graph::Graph&, const std::vector<Tensor>& in) -> Result<std::vector<Tensor>> {
+    o.run = [](const graph::Graph&, const std::vector<Tensor>& in, bool*) -> Result<std::vector<Tensor>> {
         if (in[0].get(0) == 1) {
             std::fputs("out of luck\n", stderr);
             std::abort();
@@ -104,11 +104,11 @@ TEST(VerifyOnnxTest, ACaseThatDiesOrHangsDoesNotTakeTheOthersAlong) {
     auto r = run_onnx_tests({scratch.path().string()}, o);
     ASSERT_TRUE(r.ok());
     EXPECT_EQ(r->cases[0].reason, "The process died (Aborted): out of luck");
-    EXPECT_EQ(r->cases[0].verdict, Verdict::Crash);
+    EXPECT_EQ(r->cases[0].verdict, CaseVerdict::Crash);
     EXPECT_EQ(r->cases[1].reason, "It ran longer than 0.2 s.");
-    EXPECT_EQ(r->cases[1].verdict, Verdict::Timeout);
+    EXPECT_EQ(r->cases[1].verdict, CaseVerdict::Timeout);
     EXPECT_EQ(r->cases[2].reason, "It was imported and did not run: No kernel.");
-    EXPECT_EQ(r->cases[2].verdict, Verdict::Wrong);
+    EXPECT_EQ(r->cases[2].verdict, CaseVerdict::Wrong);
 }
 
 TEST(VerifyOnnxTest, AFolderWithoutCasesIsAnError) {
