@@ -157,7 +157,17 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
     }
     plan.nt = (256 + nr - 1) / nr * nr;
     plan.mt = (240 + plan.mr - 1) / plan.mr * plan.mr;
-    if (auto n = rows.constant(); n && *n <= 512) plan.mt = (*n + plan.mr - 1) / plan.mr * plan.mr;
+    if (auto n = rows.constant(); n && *n > 0) {
+        // Rows that are packed once for all may all share one evaluation of the columns, however many they are; the tile of
+        // partial results is in the way only where the depth takes several blocks.
+        const std::vector<TensorId> reads = p.reads(c.a);
+        const bool packed = std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return k.constant[t]; });
+        const bool one_block = depth.is_const() && *depth.constant() <= plan.kc;
+        if (*n <= (packed ? one_block ? 4096 : 1024 : 512)) {
+            plan.mt = (*n + plan.mr - 1) / plan.mr * plan.mr;
+            if (packed && *n > 256) plan.nt = (128 + nr - 1) / nr * nr;
+        }
+    }
     if (auto n = columns.constant(); n && *n < plan.nt) plan.nt = std::max(nr, (*n + nr - 1) / nr * nr);
     return plan;
 }

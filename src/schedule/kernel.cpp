@@ -188,6 +188,12 @@ std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
     return r;
 }
 
-Kernel form_kernel(const Program& p) { return Former(collapse(hoist(absorb(p)))).run(); }
+Kernel form_kernel(const Program& p, const std::vector<bool>& constant_inputs) {
+    Kernel k = Former(collapse(hoist(absorb(p)))).run();
+    for (const TensorInfo& t : k.program.tensors) k.constant.push_back(t.role == Role::Constant);
+    for (size_t i = 0; i < constant_inputs.size(); ++i)
+        if (constant_inputs[i]) k.constant[k.program.inputs[i]] = true;
+    return k;
+}
 
 }  // namespace opwright::schedule

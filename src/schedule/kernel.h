@@ -29,9 +29,11 @@ struct Kernel {
     math::Program program;                   // hoisted; equations of one nest share their grid variables
     std::vector<Nest> nests;                 // in order
     std::vector<math::TensorId> workspace;   // temporaries that pass from nest to nest
+    std::vector<bool> constant;              // by tensor: contents never change (weights, tables)
 };
 
-Kernel form_kernel(const math::Program& p);
+// `constant_inputs` marks inputs of p in order; empty: none.
+Kernel form_kernel(const math::Program& p, const std::vector<bool>& constant_inputs = {});
 
 // Variables of an update whose iterations may run in any order and side by side: those that place alone in one dim.
 std::vector<math::VarId> independent_vars(const math::Program& p, const math::Equation& q);

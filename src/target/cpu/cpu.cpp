@@ -236,7 +236,7 @@ void must_be_sound(const std::vector<std::string>& problems, const char* level) 
 std::shared_ptr<Code> build(const Request& request, const Features& features, bool use_cache) {
     auto code = std::make_shared<Code>();
     const target::Machine machine{.vector_bytes = features.vector_bytes, .vector_registers = features.registers};
-    code->kernel = schedule::form_kernel(*request.program);
+    code->kernel = schedule::form_kernel(*request.program, request.constant_inputs);
     schedule::Schedule plan = schedule::default_cpu_schedule(code->kernel, machine);
     code->summary = plan.summary;
     if (request.keep_text) code->schedule_text = schedule::print(plan, code->kernel);
@@ -247,10 +247,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, bo
     }
     must_be_sound(tile::verify(*tiles), "tile");
     if (request.keep_text) code->tile_text = tile::print(*tiles);
-    std::vector<bool> constant(code->kernel.program.tensors.size());
-    for (size_t i = 0; i < request.constant_inputs.size(); ++i) constant[code->kernel.program.inputs[i]] = request.constant_inputs[i];
-    for (TensorId t = 0; t < constant.size(); ++t) constant[t] = constant[t] || code->kernel.program.tensors[t].role == Role::Constant;
-    code->lowered = lower(*tiles, constant);
+    code->lowered = lower(*tiles);
     must_be_sound(loop::verify(code->lowered.program), "loop");
     if (request.keep_text) {
         code->loop_text = loop::print(code->lowered.program);

@@ -481,10 +481,10 @@ void lower_nest(Context& c, size_t nest) {
     n.run("nest" + std::to_string(nest));
 }
 
-Lowered lower(const tile::Program& p, const std::vector<bool>& constant) {
+Lowered lower(const tile::Program& p) {
     Lowered out;
     loop::Builder b(out.program);
-    Context c{p, p.kernel.program, b, {}, {}, out, constant};
+    Context c{p, p.kernel.program, b, {}, {}, out};
     c.storage.resize(c.math.tensors.size());
     for (TensorId t = 0; t < c.math.tensors.size(); ++t) {
         const TensorInfo& info = c.math.tensors[t];

@@ -42,7 +42,6 @@ struct Lowered {
 // Set by the caller of a kernel to 1 where its outputs are large and aligned to 64 bytes: then they bypass the caches.
 inline constexpr const char* kStreamSymbol = "%stream";
 
-// `constant` marks tensors whose contents never change.
-Lowered lower(const tile::Program& p, const std::vector<bool>& constant);
+Lowered lower(const tile::Program& p);
 
 }  // namespace opwright::target::cpu

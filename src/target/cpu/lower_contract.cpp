@@ -40,7 +40,10 @@ public:
         const loop::BufferId b = panels("b", k_.b, b_constant_, b_batch_, ceil_div(columns_, nr_) * nr_, plan_.nt);
         if (a_constant_) pack_function(a, true);
         if (b_constant_) pack_function(b, false);
-        c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(plan_.mt * plan_.nt));
+        // With one block of depth a register tile is finished at once: its place in fast memory can be one for all.
+        one_block_ = depth_.is_const() && *depth_.constant() <= plan_.kc;
+        c_stride_ = one_block_ ? nr_ : plan_.nt;
+        c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : plan_.mt * plan_.nt));
         if (k_.n.size() > 1) row_buffer_ = b_.scratch(name_ + "_row", type_, b_.i64(plan_.nt + 2 * lanes_));
 
         b_.function(name_, [&] {
@@ -82,7 +85,7 @@ private:
     bool packable(ExprId e, const std::vector<VarId>& batch, const Sym& span) const {
         const std::vector<TensorId> reads = c_.math.reads(e);
         if (reads.empty() || !(extent(batch) * span * depth_).is_const()) return false;
-        return std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return c_.constant[t]; });
+        return std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return c_.tile.kernel.constant[t]; });
     }
 
     // Binds the variables of a flattened index.
@@ -334,7 +337,7 @@ private:
             const LExpr bp = b_.let("bp", b_base + loop::floordiv(j - n0, nr_) * b_depth * nr_);
             b_.loop("i", m0, m1, mr_, [&](LExpr i) {
                 const LExpr ap = b_.let("ap", a_base + loop::floordiv(i - m0, mr_) * a_depth * mr_);
-                const LExpr cp = b_.let("cp", (i - m0) * plan_.nt + (j - n0));
+                const LExpr cp = one_block_ ? b_.i64(0) : b_.let("cp", (i - m0) * plan_.nt + (j - n0));
                 const LExpr left = b_.let("left", m1 - i);
                 register_tiles(a, b, ap, bp, cp, left, k0, k1);
                 b_.if_(last, [&] { epilogue(i, j, loop::min(left, b_.i64(mr_)), n1, cp); });
@@ -365,11 +368,12 @@ private:
         std::vector<loop::LocalRef> acc;
         for (int64_t i = 0; i < rows * nv; ++i) acc.push_back(b_.local("c", loop::broadcast(b_.literal(type_, 0), lanes_)));
         const auto at = [&](int64_t r, int64_t v) { return acc[static_cast<size_t>(r * nv + v)]; };
-        b_.if_(loop::gt(k0, b_.i64(0)), [&] {
-            for (int64_t r = 0; r < rows; ++r)
-                for (int64_t v = 0; v < nv; ++v)
-                    b_.set(at(r, v), b_.load(c_buffer_, cp + (r * plan_.nt + v * lanes_), lanes_));
-        });
+        if (!one_block_)
+            b_.if_(loop::gt(k0, b_.i64(0)), [&] {
+                for (int64_t r = 0; r < rows; ++r)
+                    for (int64_t v = 0; v < nv; ++v)
+                        b_.set(at(r, v), b_.load(c_buffer_, cp + (r * c_stride_ + v * lanes_), lanes_));
+            });
         const auto step = [&](LExpr k) {
             std::vector<LExpr> column;
             for (int64_t v = 0; v < nv; ++v) column.push_back(b_.let("b", b_.load(b, bp + k * nr_ + v * lanes_, lanes_)));
@@ -388,7 +392,7 @@ private:
         });
         b_.loop("k", main, count, 1, step);
         for (int64_t r = 0; r < rows; ++r)
-            for (int64_t v = 0; v < nv; ++v) b_.store(c_buffer_, cp + (r * plan_.nt + v * lanes_), b_.get(at(r, v)));
+            for (int64_t v = 0; v < nv; ++v) b_.store(c_buffer_, cp + (r * c_stride_ + v * lanes_), b_.get(at(r, v)));
     }
 
     // The rest of the equation on a finished register tile, row by row from fast memory.
@@ -402,7 +406,7 @@ private:
                 point_.bind(k_.n.back(), j);
                 const LExpr mask = columns_.multiple_of(lanes_) ? LExpr{} : loop::first_lanes(n1 - j, lanes_);
                 point_.set_lanes(k_.n.back(), lanes_, 1, mask);
-                const LExpr sum = b_.let("sum", b_.load(c_buffer_, cp + r * plan_.nt + (j - column0), lanes_));
+                const LExpr sum = b_.let("sum", b_.load(c_buffer_, cp + r * c_stride_ + (j - column0), lanes_));
                 point_.set_value(k_.reduce, 0, sum);
                 point_.store(q_, point_.eval(q_.rhs, 0), 0);
                 point_.restore(inner);
@@ -423,7 +427,8 @@ private:
     DType type_;
     Sym rows_, columns_, depth_;
     std::vector<VarId> a_batch_, b_batch_;
-    bool a_constant_ = false, b_constant_ = false;
+    bool a_constant_ = false, b_constant_ = false, one_block_ = false;
+    int64_t c_stride_ = 0;
     loop::BufferId c_buffer_ = loop::BufferId::none, row_buffer_ = loop::BufferId::none;
 };
 }  // namespace

@@ -15,7 +15,6 @@ struct Context {
     std::vector<Storage> storage;         // by tensor
     Faults faults;
     Lowered& out;
-    std::vector<bool> constant;           // by tensor
 };
 
 // A range of a grid variable that one task covers.
