@@ -139,11 +139,12 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
     const int limit = plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
     plan.mr = limit;
     if (auto n = rows.constant(); n && *n > 0) {
-        int64_t best = INT64_MAX;
+        // Computed rows, padding included, times what a row costs: a shorter tile loads its columns for fewer rows.
+        double best = 1e300;
         for (int mr = limit; mr >= std::max(1, limit / 2); --mr) {
-            const int64_t padded = (*n + mr - 1) / mr * mr;
-            if (padded < best) {
-                best = padded;
+            const double cost = static_cast<double>((*n + mr - 1) / mr * mr) * (1 + 1.5 / mr);
+            if (cost < best) {
+                best = cost;
                 plan.mr = mr;
             }
         }
