@@ -124,6 +124,32 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     return plan;
 }
 
+// A map that reads along another index than it writes: lanes gather, and a block of that index makes each cache line read
+// serve several of them.
+bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
+    constexpr int64_t kBlock = 16, kLaneChunk = 1024;
+    const Program& p = k.program;
+    const Equation& q = p.equations[nest.equations[0]];
+    EquationPlan& e = plan.equations[0];
+    if (e.lane == kNone || e.lanes == 1 || e.lane != nest.grid.back() || q.update != Update::Set) return false;
+    for (ExprId l : inspect(p, q.rhs).loads) {
+        const Expr& x = p.expr(l);
+        const auto& shape = p.tensors[x.ref].shape;
+        const auto along = stride_along(p, shape, x.args.data(), e.lane);
+        if (!along || along->is(0) || along->is(1)) continue;
+        for (size_t g = 0; g + 1 < nest.grid.size(); ++g) {
+            const auto other = stride_along(p, shape, x.args.data(), nest.grid[g]);
+            if (!other || !other->is(1) || p.vars[nest.grid[g]].extent.upper() < 4) continue;
+            plan.grid_tile[g] = kBlock;
+            plan.grid_tile.back() = kLaneChunk;
+            e.unroll = 1;
+            e.lane_first = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 // The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen for
 // little waste on known extents.
 ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const target::Machine& m) {
@@ -207,7 +233,8 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                     how = e.lane == kNone ? "scalar"
                                           : fmt::format("{} lanes along {}{}", e.lanes, p.vars[e.lane].name,
                                                         e.lane_reduces ? " (folded)" : "");
-            if (flat) {
+            if (flat && !folded && !heavy && nest.equations.size() == 1 && transposed(k, nest, plan)) how += ", in blocks";
+            else if (flat) {
                 int64_t chunk = folded ? 1 : heavy ? kReduceChunk : kMapChunk;
                 if (auto n = p.vars[nest.grid.back()].extent.constant()) chunk = std::max<int64_t>(1, std::min(chunk, *n));
                 plan.grid_tile.back() = chunk;

@@ -15,6 +15,7 @@ struct EquationPlan {
     bool lane_reduces = false;       // lane is a reduction variable: lanes hold partial results, folded at the end
     int lanes = 1;
     int unroll = 1;                  // vectors side by side along the lane variable
+    bool lane_first = false;         // the lane loop runs outside the serial ones: for blocks of a transposed read
 };
 
 // Packed contraction: register tile mr x (nv * lanes), cache tile mt x nt, depth kc.

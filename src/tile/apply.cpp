@@ -145,7 +145,7 @@ private:
         }
         const bool scan = math_.expr(q.rhs).kind == ExprKind::Scan;
         if (scan) std::erase(loops, math_.expr(q.rhs).vars[0]);
-        if (lane_ != kNone && !plan.lane_reduces) loops.push_back(lane_);
+        if (lane_ != kNone && !plan.lane_reduces) loops.insert(plan.lane_first ? loops.begin() : loops.end(), lane_);
 
         std::vector<Stmt>* at = &out;
         for (VarId v : loops) {

@@ -42,8 +42,9 @@ struct Runner {
             Shape shape;
             for (const Sym& s : p.tensors[t].shape) shape.push_back(*evaluate(s, named));
             const int64_t bytes = element_count(shape) * static_cast<int64_t>(size_of(p.tensors[t].dtype));
-            memory.emplace_back(static_cast<size_t>(bytes + 2 * kGuard), char(0x5a));
-            out.push_back(memory.back().data() + kGuard);
+            memory.emplace_back(static_cast<size_t>(bytes + 2 * kGuard + 64), char(0x5a));
+            const auto address = reinterpret_cast<uintptr_t>(memory.back().data()) + kGuard;
+            out.push_back(reinterpret_cast<char*>((address + 63) / 64 * 64));
             shapes.push_back(shape);
         }
         const int64_t bytes = (*k[0])->workspace_bytes(symbols);
@@ -188,6 +189,41 @@ TEST(CpuKernel, MatmulAcrossCacheTiles) {
                     ASSERT_NEAR(Y[0].as<float>()[i * N + j], s, 2e-4) << level << " " << M << "," << N << "," << K << " at " << i << "," << j;
                 }
         }
+}
+
+TEST(CpuKernel, TransposeInBlocks) {
+    Runner r;
+    Program& p = r.p;
+    p.name = "transpose";
+    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input), y = p.add_tensor("y", DType::F32, {S("n"), S("m")}, Role::Output);
+    const VarId i = p.add_var("i", S("n")), j = p.add_var("j", S("m"));
+    p.add_equation(y, {p.index(i), p.index(j)}, p.load(x, {p.index(j), p.index(i)}));
+    for (const std::string& level : levels())
+        for (int64_t m : {1, 15, 16, 17, 1025})
+            for (int64_t n : {0, 1, 16, 33}) {
+                r.sizes = {{"m", m}, {"n", n}};
+                const Tensor X = random({m, n}, 1);
+                const auto Y = r.run({X}, level);
+                for (int64_t k = 0; k < m * n; ++k)
+                    ASSERT_EQ(Y[0].as<float>()[k], X.as<float>()[k % m * n + k / m]) << level << " " << m << "x" << n << " at " << k;
+            }
+}
+
+// Results of 16 MB and more bypass the caches, in code of their own.
+TEST(CpuKernel, LargeResultsStream) {
+    Runner r;
+    Program& p = r.p;
+    p.name = "twice";
+    const TensorId x = p.add_tensor("x", DType::F32, {S("n")}, Role::Input), y = p.add_tensor("y", DType::F32, {S("n")}, Role::Output);
+    const VarId i = p.add_var("i", S("n"));
+    p.add_equation(y, {p.index(i)}, p.call(Fn::Mul, {p.load(x, {p.index(i)}), p.literal(2, DType::F32)}));
+    const int64_t n = (4 << 20) + 77;
+    r.sizes = {{"n", n}};
+    const Tensor X = random({n}, 1);
+    for (const std::string& level : levels()) {
+        const auto Y = r.run({X}, level);
+        for (int64_t k = 0; k < n; ++k) ASSERT_EQ(Y[0].as<float>()[k], 2 * X.as<float>()[k]) << level << " at " << k;
+    }
 }
 
 // A short dot product runs on folded lanes, point by point; two readers keep it a temporary, and neither may then run on

@@ -123,7 +123,9 @@ private:
         for (size_t i : code_->symbol_of) s->symbols.push_back(i < values.size() ? values[i] : 0);
         if (code_->lowered.streams) {
             const TensorInfo& out = code_->kernel.program.tensors[code_->kernel.program.outputs[0]];
-            s->large = value(product(out.shape)) * static_cast<int64_t>(size_of(out.dtype)) >= kStreamBytes;
+            const auto element = static_cast<int64_t>(size_of(out.dtype));
+            const int64_t elements = value(product(out.shape)), row = value(code_->lowered.stream_row);
+            s->large = elements * element >= kStreamBytes && (row == elements || row * element % 64 == 0);
             for (size_t i : code_->symbol_of) s->streaming_symbols.push_back(i < values.size() ? values[i] : 1);
         }
         for (const Stage& st : code_->lowered.stages) {

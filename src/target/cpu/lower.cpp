@@ -278,6 +278,7 @@ private:
             const auto main = [&] { b_.loop(name, r.begin, main_end, s.tile, [&](LExpr i) { body(i, unroll, {}); }); };
             if (streamable(s)) {
                 c_.out.streams = true;
+                c_.out.stream_row = extent;
                 b_.if_(loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)), [&] {
                     point_.set_streaming(true);
                     main();
@@ -293,11 +294,12 @@ private:
     // A flat map onto one output: its results may be too large to be worth a place in the caches.
     bool streamable(const Stmt& lane) const {
         const auto& body = nest_.body;
-        if (nest_.grid.size() != 1 || nest_.grid[0].var != lane.var || nest_.grid[0].tile % lane.tile != 0) return false;
+        if (nest_.grid.empty() || nest_.grid.back().var != lane.var || nest_.grid.back().tile % lane.tile != 0) return false;
         if (body.size() != 1 || lane.body.empty() || lane.body.back().kind != StmtKind::Store) return false;
         if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; })) return false;
         const Equation& q = c_.math.equations[lane.body.back().equation];
-        return c_.math.tensors[q.lhs].role == Role::Output && c_.math.tensors[q.lhs].shape.size() == 1;
+        return c_.math.tensors[q.lhs].role == Role::Output && q.update == Update::Set && c_.math.expr(q.at.back()).kind == ExprKind::Index &&
+               c_.math.expr(q.at.back()).ref == lane.var;
     }
     int64_t task_tile(VarId v) const {
         for (const tile::GridAxis& g : nest_.grid)

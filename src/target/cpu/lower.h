@@ -38,8 +38,9 @@ struct Lowered {
     std::vector<Pack> packs;
     std::vector<std::string> faults;       // message of status code i + 1
     bool streams = false;                  // has code for the symbol kStreamSymbol != 0
+    math::Sym stream_row = 0;              // elements of one row of the result that it writes
 };
-// Set by the caller of a kernel to 1 where its outputs are large and aligned to 64 bytes: then they bypass the caches.
+// Set by the caller of a kernel to 1 where its output is large and its rows aligned to 64 bytes: then it bypasses the caches.
 inline constexpr const char* kStreamSymbol = "%stream";
 
 Lowered lower(const tile::Program& p);
