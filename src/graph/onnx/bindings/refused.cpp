@@ -30,8 +30,18 @@ const std::map<std::string_view, const char*>& reasons() {
 }
 const std::map<std::string_view, const char*>& classical_reasons() {
     static const std::map<std::string_view, const char*> r = {
-        {"LabelEncoder", kTrees}, {"TreeEnsemble", kTrees}, {"TreeEnsembleClassifier", kTrees}, {"TreeEnsembleRegressor", kTrees},
-        {"CategoryMapper", kTrees}, {"DictVectorizer", kTrees}, {"OneHotEncoder", kTrees}, {"ZipMap", kSequence}};
+        {"LabelEncoder", kTrees},
+        {"TreeEnsemble", kTrees},
+        {"TreeEnsembleClassifier", kTrees},
+        {"TreeEnsembleRegressor", kTrees},
+        {"CategoryMapper", kTrees},
+        {"DictVectorizer", kTrees},
+        {"OneHotEncoder", kTrees},
+        {"ZipMap", kSequence},
+        {"CastMap", kSequence},
+        {"SVMClassifier", "support vector machines are not declared"},
+        {"SVMRegressor", "support vector machines are not declared"},
+        {"FeatureVectorizer", "features of several inputs are not joined; use Concat"}};
     return r;
 }
 
