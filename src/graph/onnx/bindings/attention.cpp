@@ -12,7 +12,8 @@ using Out = Result<Values>;
 Result<ValueId> with_heads(NodeContext& c, ValueId v, int64_t heads) {
     const Dims s = shape_of(c, v);
     if (s.size() == 4) return v;
-    if (s.size() != 3 || heads < 1) return c.unsupported("q_num_heads and kv_num_heads are needed for inputs of three dims");
+    if (s.size() != 3 || heads < 1)
+        return c.unsupported("q_num_heads and kv_num_heads are needed for inputs of three dims");
     const Sym h(heads);
     OPW_TRY(const Sym head, divided(c, s[2], h, "heads"));
     return transposed(c, c.view(v, {s[0], s[1], h, head}), {0, 2, 1, 3});
@@ -26,7 +27,8 @@ Out attention(NodeContext& c) {
     OPW_TRY(ValueId v, with_heads(c, c.input(2), kv_heads));
     Sym past = 0;
     if (input_or_none(c, 4) != kNone) {
-        if (rank_of(c, c.input(4)) != 4 || input_or_none(c, 5) == kNone) return c.unsupported("past_key and past_value of four dims are needed together");
+        if (rank_of(c, c.input(4)) != 4 || input_or_none(c, 5) == kNone)
+            return c.unsupported("past_key and past_value of four dims are needed together");
         past = shape_of(c, c.input(4))[2];
         OPW_TRY(k, emit1(c, "concat", {c.input(4), k}, {{"axis", 2}}));
         OPW_TRY(v, emit1(c, "concat", {c.input(5), v}, {{"axis", 2}}));
@@ -58,16 +60,14 @@ Out attention(NodeContext& c) {
             OPW_TRY(mask, emit1(c, "pad", {mask, fill}, {{"begin", Dims(4, Sym(0))}, {"end", Dims{0, 0, 0, missing}}}));
             m = shape_of(c, mask);
         }
-        const ValueId split = c.view(mask, m[1].is(1) ? Dims{m[0], 1, 1, m[2], m[3]} : Dims{m[0], heads, group, m[2], m[3]});
-        if (truth) keep = split;
-        else {
-            OPW_TRY(bias, converted(c, split, t));
-        }
+        const ValueId split =
+            c.view(mask, m[1].is(1) ? Dims{m[0], 1, 1, m[2], m[3]} : Dims{m[0], heads, group, m[2], m[3]});
+        if (truth)
+            keep = split;
+        else { OPW_TRY(bias, converted(c, split, t)); }
     }
     ValueId valid = input_or_none(c, 6);
-    if (valid != kNone) {
-        OPW_TRY(valid, converted(c, valid, DType::I64));
-    }
+    if (valid != kNone) { OPW_TRY(valid, converted(c, valid, DType::I64)); }
     OPW_TRY(ValueId raw, emit1(c, "attention_scores", {grouped, k}, score_attributes));
     Attributes masks = {{"causal", c.int_attribute("is_causal", 0) != 0}, {"past", past}};
     OPW_TRY(ValueId masked, emit1(c, "attention_masked", {raw, bias, keep, valid}, masks));
@@ -91,8 +91,10 @@ Out attention(NodeContext& c) {
     if (c.output_count() > 3) {
         ValueId qk = raw;
         const int64_t mode = c.int_attribute("qk_matmul_output_mode", 0);
-        if (mode == 2) qk = masked;
-        else if (mode == 3) qk = p;
+        if (mode == 2)
+            qk = masked;
+        else if (mode == 3)
+            qk = p;
         else if (mode == 0 && softcap != 0) {
             OPW_TRY(qk, emit1(c, "attention_scores", {grouped, k}, {{"scale", scale}}));
         }
@@ -118,7 +120,8 @@ Out rotary(NodeContext& c) {
         OPW_TRY(sine, emit1(c, "gather", {sine, c.input(3)}, {{"axis", 0}}));
     }
     const Dims angles = shape_of(c, cosine);
-    if (angles.size() != 3) return c.unsupported("the cosines must have the dims [batch, sequence, half], or positions be given");
+    if (angles.size() != 3)
+        return c.unsupported("the cosines must have the dims [batch, sequence, half], or positions be given");
     const Dims placed = flat ? Dims{angles[0], angles[1], 1, angles[2]} : Dims{angles[0], 1, angles[1], angles[2]};
     cosine = c.view(cosine, placed);
     sine = c.view(sine, placed);
@@ -128,10 +131,9 @@ Out rotary(NodeContext& c) {
         OPW_TRY(rest, part(c, x, 3, turned, s[3] - turned));
         OPW_TRY(x, part(c, x, 3, 0, turned));
     }
-    OPW_TRY(ValueId y, emit1(c, "rotary", {x, cosine, sine}, {{"interleaved", c.int_attribute("interleaved", 0) != 0}}));
-    if (rest != kNone) {
-        OPW_TRY(y, emit1(c, "concat", {y, rest}, {{"axis", 3}}));
-    }
+    OPW_TRY(ValueId y,
+            emit1(c, "rotary", {x, cosine, sine}, {{"interleaved", c.int_attribute("interleaved", 0) != 0}}));
+    if (rest != kNone) { OPW_TRY(y, emit1(c, "concat", {y, rest}, {{"axis", 3}})); }
     return Values{c.view(y, original)};
 }
 
@@ -141,11 +143,14 @@ Out linear_attention(NodeContext& c) {
     const bool gated = rule == "gated" || rule == "gated_delta", delta = rule == "delta" || rule == "gated_delta";
     if (!gated && !delta && rule != "linear") return c.unsupported("update_rule '" + rule + "' is unknown");
     const int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
-    if (q_heads < 1 || kv_heads < 1 || q_heads % kv_heads != 0) return c.unsupported("q_num_heads must be a positive multiple of kv_num_heads");
+    if (q_heads < 1 || kv_heads < 1 || q_heads % kv_heads != 0)
+        return c.unsupported("q_num_heads must be a positive multiple of kv_num_heads");
     const DType t = type_of(c, c.input(0));
     const Dims qs = shape_of(c, c.input(0)), vs = shape_of(c, c.input(2));
     const auto steps = qs.size() == 3 ? qs[1].constant() : std::nullopt;
-    if (!steps || *steps > 512) return c.unsupported("a recurrence over time is written out step by step, which needs a known length of at most 512");
+    if (!steps || *steps > 512)
+        return c.unsupported(
+            "a recurrence over time is written out step by step, which needs a known length of at most 512");
     if (vs.size() != 3) return c.unsupported("query, key and value must have three dims");
     const Sym h(kv_heads), g(q_heads / kv_heads), b = qs[0], n = qs[1];
     OPW_TRY(const Sym d, divided(c, qs[2], q_heads, "heads"));
@@ -156,7 +161,8 @@ Out linear_attention(NodeContext& c) {
     OPW_TRY(ValueId k, converted(c, c.view(c.input(1), {b, n, h, d}), DType::F32));
     OPW_TRY(ValueId v, converted(c, c.view(c.input(2), {b, n, h, e}), DType::F32));
     ValueId state = input_or_none(c, 3), decay = input_or_none(c, 4), beta = input_or_none(c, 5);
-    if (gated != (decay != kNone) || delta != (beta != kNone)) return c.unsupported("update_rule '" + rule + "' does not fit the inputs decay and beta");
+    if (gated != (decay != kNone) || delta != (beta != kNone))
+        return c.unsupported("update_rule '" + rule + "' does not fit the inputs decay and beta");
     const DType state_type = state == kNone ? t : type_of(c, state);
     if (state == kNone) {
         OPW_TRY(state, emit1(c, "full", {scalar(c, 0, DType::F32)}, {{"shape", Dims{b, h, d, e}}}));
@@ -173,7 +179,8 @@ Out linear_attention(NodeContext& c) {
         const Sym last = shape_of(c, beta)[2];
         OPW_TRY(beta, converted(c, c.view(beta, {b, n, last}), DType::F32));
     }
-    const double scale = c.float_attribute("scale", 0) == 0 ? 1 / std::sqrt(static_cast<double>(*head)) : c.float_attribute("scale", 0);
+    const double scale =
+        c.float_attribute("scale", 0) == 0 ? 1 / std::sqrt(static_cast<double>(*head)) : c.float_attribute("scale", 0);
     Values rows;
     const auto step = [&](ValueId x, int64_t i) -> Result<ValueId> {
         if (x == kNone) return x;
@@ -203,7 +210,8 @@ Out linear_attention(NodeContext& c) {
 }  // namespace
 
 std::span<const Entry> attentions() {
-    static const Entry entries[] = {{"Attention", attention}, {"RotaryEmbedding", rotary}, {"LinearAttention", linear_attention}};
+    static const Entry entries[] = {
+        {"Attention", attention}, {"RotaryEmbedding", rotary}, {"LinearAttention", linear_attention}};
     return entries;
 }
 

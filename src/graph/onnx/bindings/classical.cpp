@@ -9,7 +9,9 @@ namespace {
 using Out = Result<Values>;
 constexpr const char* kDomain = "ai.onnx.ml";
 
-Out binarizer(NodeContext& c) { return c.emit("binarise", {c.input(0)}, {{"level", c.float_attribute("threshold", 0)}}); }
+Out binarizer(NodeContext& c) {
+    return c.emit("binarise", {c.input(0)}, {{"level", c.float_attribute("threshold", 0)}});
+}
 
 Result<ValueId> row(NodeContext& c, const std::vector<double>& v, double otherwise, DType t) {
     Tensor out(t, {static_cast<int64_t>(std::max<size_t>(v.size(), 1))});

@@ -13,7 +13,8 @@ Result<int> plain_axis(const NodeContext& c, int64_t axis, int rank, bool end) {
     const int64_t last = end ? rank : rank - 1;
     const int64_t plain = axis < 0 ? axis + last + 1 : axis;
     if (plain < 0 || plain > last)
-        return c.unsupported("the axis " + std::to_string(axis) + " does not exist in a tensor of rank " + std::to_string(rank));
+        return c.unsupported("the axis " + std::to_string(axis) + " does not exist in a tensor of rank " +
+                             std::to_string(rank));
     return static_cast<int>(plain);
 }
 
@@ -170,7 +171,8 @@ Result<Sym> divided(const NodeContext& c, const Sym& a, const Sym& b, const std:
 
 Result<ValueId> part(NodeContext& c, ValueId v, int axis, Sym begin, Sym count, int64_t step) {
     const Dims from = shape_of(c, v);
-    if (static_cast<size_t>(axis) >= from.size()) return c.unsupported("a tensor of rank " + std::to_string(from.size()) + " has no dim " + std::to_string(axis));
+    if (static_cast<size_t>(axis) >= from.size())
+        return c.unsupported("a tensor of rank " + std::to_string(from.size()) + " has no dim " + std::to_string(axis));
     if (begin.is(0) && step == 1 && count.known_equal(from[static_cast<size_t>(axis)])) return v;
     Dims start(from.size(), Sym(0)), counts = from;
     start[static_cast<size_t>(axis)] = begin;
@@ -189,7 +191,8 @@ Result<Windows> windows_of(const NodeContext& c, const Dims& spatial, const Dims
     w.ceil = c.int_attribute("ceil_mode", 0) != 0;
     const Ints pads = c.ints("pads").value_or(Ints(2 * n, 0));
     if (kernel.size() != n || w.stride.size() != n || w.dilation.size() != n || pads.size() != 2 * n)
-        return c.unsupported("kernel_shape, strides, dilations and pads must fit the " + std::to_string(n) + " spatial dims of the input");
+        return c.unsupported("kernel_shape, strides, dilations and pads must fit the " + std::to_string(n) +
+                             " spatial dims of the input");
     for (const Dims* d : {&w.stride, &w.dilation})
         for (const Sym& s : *d)
             if (s.lower() < 1) return c.unsupported("strides and dilations must be positive");

@@ -14,7 +14,7 @@ using Ints = std::vector<int64_t>;
 using lang::Attributes;
 
 struct Entry {
-    std::string_view type;         // of the ONNX operator
+    std::string_view type;  // of the ONNX operator
     Binding bind = nullptr;
     std::string_view domain = "";  // "" is ai.onnx
 };
@@ -35,8 +35,8 @@ std::span<const Entry> attentions();
 std::span<const Entry> spectra();
 std::span<const Entry> recurrences();
 std::span<const Entry> optimisers();
-std::span<const Entry> classical();   // ai.onnx.ml
-std::span<const Entry> refusals();    // operators named only to say why they are not supported
+std::span<const Entry> classical();  // ai.onnx.ml
+std::span<const Entry> refusals();   // operators named only to say why they are not supported
 
 inline Dims shape_of(const NodeContext& c, ValueId v) { return c.value(v).shape; }
 inline int rank_of(const NodeContext& c, ValueId v) { return static_cast<int>(c.value(v).shape.size()); }
@@ -51,15 +51,15 @@ Result<int> plain_axis(const NodeContext& c, int64_t axis, int rank, bool end = 
 Result<Ints> plain_axes(const NodeContext& c, const Ints& axes, int rank);
 // Axes from the attribute `axes` or from input i; `otherwise` where both are absent.
 Result<Ints> axes_of(NodeContext& c, size_t input, const Ints& otherwise);
-Ints count_up(int n);                                   // 0 .. n-1
+Ints count_up(int n);  // 0 .. n-1
 Dims to_dims(const Ints& v);
 Dims slice_of(const Dims& d, size_t begin, size_t end);
 Dims joined(std::initializer_list<Dims> parts);
 // Views: without dims (of extent 1) or with more of them.
 ValueId without_axes(NodeContext& c, ValueId v, const Ints& axes);
 ValueId with_axes(NodeContext& c, ValueId v, const Ints& axes);
-ValueId as_scalar(NodeContext& c, ValueId v);           // of one element, as rank 0
-ValueId with_rank(NodeContext& c, ValueId v, int rank); // dims of 1 put before the first
+ValueId as_scalar(NodeContext& c, ValueId v);            // of one element, as rank 0
+ValueId with_rank(NodeContext& c, ValueId v, int rank);  // dims of 1 put before the first
 Result<ValueId> converted(NodeContext& c, ValueId v, DType t);
 // A scalar (rank 0) constant.
 ValueId scalar(NodeContext& c, double x, DType t);

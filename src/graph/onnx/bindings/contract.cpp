@@ -37,7 +37,8 @@ ValueId restored(NodeContext& c, const Product& p, ValueId y) {
 }
 
 Out matmul(NodeContext& c) {
-    if (rank_of(c, c.input(0)) == 0 || rank_of(c, c.input(1)) == 0) return c.unsupported("a matrix product has no scalar operands");
+    if (rank_of(c, c.input(0)) == 0 || rank_of(c, c.input(1)) == 0)
+        return c.unsupported("a matrix product has no scalar operands");
     const Product p = operands(c, c.input(0), c.input(1));
     OPW_TRY(ValueId y, emit1(c, "matmul", {p.a, p.b}));
     return Values{restored(c, p, y)};
@@ -70,9 +71,7 @@ Out matmul_integer(NodeContext& c) {
 Out matmul_quantised(NodeContext& c) {
     if (c.input_count() != 8) return c.unsupported("eight inputs are needed");
     Values in(8);
-    for (size_t i : {1, 2, 4, 5}) {
-        OPW_TRY(in[i], zero_of(c, i));
-    }
+    for (size_t i : {1, 2, 4, 5}) { OPW_TRY(in[i], zero_of(c, i)); }
     for (size_t i : {6, 7}) in[i] = as_scalar(c, c.input(i));
     Product p = operands(c, c.input(0), c.input(3));
     if ((varies(c, in[1]) || varies(c, in[2])) && !p.rows.empty()) p = Product{c.input(0), p.b, false, p.vector_b, {}};
@@ -87,15 +86,20 @@ Out gemm(NodeContext& c) {
     const ValueId bias = beta == 0.0 ? kNone : input_or_none(c, 2);
     ValueId a = c.input(0), b = c.input(1);
     if (rank_of(c, a) != 2 || rank_of(c, b) != 2) return c.unsupported("both factors must have two dims");
-    return c.emit("gemm", {a, b, bias}, {{"alpha", alpha}, {"beta", beta}, {"trans_a", c.int_attribute("transA", 0) != 0},
-                                         {"trans_b", c.int_attribute("transB", 0) != 0}});
+    return c.emit("gemm", {a, b, bias},
+                  {{"alpha", alpha},
+                   {"beta", beta},
+                   {"trans_a", c.int_attribute("transA", 0) != 0},
+                   {"trans_b", c.int_attribute("transB", 0) != 0}});
 }
 
 Out det(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     if (s.size() >= 2 && s.back().is(2)) return c.emit("determinant_2", {c.input(0)});
     if (s.size() >= 2 && s.back().is(3)) return c.emit("determinant_3", {c.input(0)});
-    return c.unsupported("only determinants of 2 x 2 and 3 x 3 matrices are declared; larger ones need an elimination, which is no sum over indices");
+    return c.unsupported(
+        "only determinants of 2 x 2 and 3 x 3 matrices are declared; larger ones need an elimination, which is no sum "
+        "over indices");
 }
 
 // ---- Einstein sums: the equation is a declaration but for its spelling.
@@ -118,7 +122,9 @@ Result<Term> term_of(const NodeContext& c, std::string_view text) {
     }
     return t;
 }
-std::string index_name(char letter) { return std::string("i_") + (std::isupper(static_cast<unsigned char>(letter)) ? "u" : "l") + letter; }
+std::string index_name(char letter) {
+    return std::string("i_") + (std::isupper(static_cast<unsigned char>(letter)) ? "u" : "l") + letter;
+}
 
 std::string indices(const Term& t) {
     std::string out;
@@ -140,7 +146,8 @@ Out einsum(NodeContext& c) {
         in.push_back(t);
         begin = comma + 1;
     }
-    if (in.size() != c.input_count()) return c.unsupported("the equation names another number of operands than there are inputs");
+    if (in.size() != c.input_count())
+        return c.unsupported("the equation names another number of operands than there are inputs");
     std::map<char, int> seen;
     bool ellipsis = false;
     for (const Term& t : in) {
@@ -179,8 +186,9 @@ Out einsum(NodeContext& c) {
         params += (k ? ", " : "") + x + "[" + dims + "]";
         product += (k ? " * " : "") + x + "[" + indices(in[k]) + "]";
     }
-    const std::string source = "op einsum(" + params + ") -> y[" + indices(out) + "] where T in numeric:\n    \"" + equation + "\"\n    y[" +
-                               indices(out) + "] = " + (summed.empty() ? product : "sum[" + summed + "](" + product + ")") + "\n";
+    const std::string source = "op einsum(" + params + ") -> y[" + indices(out) + "] where T in numeric:\n    \"" +
+                               equation + "\"\n    y[" + indices(out) +
+                               "] = " + (summed.empty() ? product : "sum[" + summed + "](" + product + ")") + "\n";
     OPW_TRY(std::string op, c.declare(source));
     Values args;
     for (size_t k = 0; k < in.size(); ++k) args.push_back(c.input(k));
@@ -190,7 +198,8 @@ Out einsum(NodeContext& c) {
 }  // namespace
 
 std::span<const Entry> contractions() {
-    static const Entry entries[] = {{"MatMul", matmul}, {"Gemm", gemm},     {"Einsum", einsum}, {"MatMulInteger", matmul_integer},
+    static const Entry entries[] = {{"MatMul", matmul}, {"Gemm", gemm},
+                                    {"Einsum", einsum}, {"MatMulInteger", matmul_integer},
                                     {"Det", det},       {"QLinearMatMul", matmul_quantised}};
     return entries;
 }

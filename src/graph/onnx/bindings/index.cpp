@@ -20,7 +20,8 @@ Out gather(NodeContext& c) {
         const Dims places = shape_of(c, at);
         if (place.lower() >= 0 || place.upper() < 0) {
             OPW_TRY(ValueId y, part(c, x, axis, place.lower() >= 0 ? place : place + n, 1));
-            return Values{c.view(y, joined({slice_of(s, 0, static_cast<size_t>(axis)), places, slice_of(s, static_cast<size_t>(axis) + 1, s.size())}))};
+            return Values{c.view(y, joined({slice_of(s, 0, static_cast<size_t>(axis)), places,
+                                            slice_of(s, static_cast<size_t>(axis) + 1, s.size())}))};
         }
     }
     return c.emit("gather", {x, at}, {{"axis", axis}});
@@ -34,18 +35,21 @@ Out gather_elements(NodeContext& c) {
 Out gather_nd(NodeContext& c) {
     const auto depth = shape_of(c, c.input(1)).empty() ? std::nullopt : shape_of(c, c.input(1)).back().constant();
     if (!depth) return c.unsupported("the last dim of the indices must have a known extent");
-    return c.emit("gather_nd", {c.input(0), c.input(1)}, {{"batch", c.int_attribute("batch_dims", 0)}, {"depth", *depth}});
+    return c.emit("gather_nd", {c.input(0), c.input(1)},
+                  {{"batch", c.int_attribute("batch_dims", 0)}, {"depth", *depth}});
 }
 
 Out scatter_elements(NodeContext& c) {
     OPW_TRY(int axis, plain_axis(c, c.int_attribute("axis", 0), rank_of(c, c.input(0))));
-    return c.emit("scatter_elements", {c.input(0), c.input(1), c.input(2)}, {{"axis", axis}, {"reduction", c.string_attribute("reduction", "none")}});
+    return c.emit("scatter_elements", {c.input(0), c.input(1), c.input(2)},
+                  {{"axis", axis}, {"reduction", c.string_attribute("reduction", "none")}});
 }
 
 Out scatter_nd(NodeContext& c) {
     const auto depth = shape_of(c, c.input(1)).empty() ? std::nullopt : shape_of(c, c.input(1)).back().constant();
     if (!depth) return c.unsupported("the last dim of the indices must have a known extent");
-    return c.emit("scatter_nd", {c.input(0), c.input(1), c.input(2)}, {{"depth", *depth}, {"reduction", c.string_attribute("reduction", "none")}});
+    return c.emit("scatter_nd", {c.input(0), c.input(1), c.input(2)},
+                  {{"depth", *depth}, {"reduction", c.string_attribute("reduction", "none")}});
 }
 
 // A cache [batch, ..., s, ...] written along one dim; viewed as [batch, before, s, after].
@@ -53,13 +57,15 @@ Out tensor_scatter(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0)), u = shape_of(c, c.input(1));
     OPW_TRY(int axis, plain_axis(c, c.int_attribute("axis", -2), static_cast<int>(s.size())));
     const size_t a = static_cast<size_t>(axis);
-    if (a == 0 || u.size() != s.size()) return c.unsupported("the axis must follow the batch, and the update have the cache's rank");
+    if (a == 0 || u.size() != s.size())
+        return c.unsupported("the axis must follow the batch, and the update have the cache's rank");
     const auto view = [&](ValueId v, const Dims& d) {
         return c.view(v, {d[0], math::product(slice_of(d, 1, a)), d[a], math::product(slice_of(d, a + 1, d.size()))});
     };
     const std::string mode = c.string_attribute("mode", "linear");
     if (mode != "linear" && mode != "circular") return c.unsupported("mode '" + mode + "' is unknown");
-    OPW_TRY(ValueId y, emit1(c, "cache_update", {view(c.input(0), s), view(c.input(1), u), input_or_none(c, 2)}, {{"circular", mode == "circular"}}));
+    OPW_TRY(ValueId y, emit1(c, "cache_update", {view(c.input(0), s), view(c.input(1), u), input_or_none(c, 2)},
+                             {{"circular", mode == "circular"}}));
     return Values{c.view(y, s)};
 }
 
@@ -115,17 +121,25 @@ Out compress(NodeContext& c) {
 
 Out reverse_sequence(NodeContext& c) {
     const int64_t time = c.int_attribute("time_axis", 0), batch = c.int_attribute("batch_axis", 1);
-    if (!((time == 0 && batch == 1) || (time == 1 && batch == 0))) return c.unsupported("time_axis and batch_axis must be 0 and 1");
+    if (!((time == 0 && batch == 1) || (time == 1 && batch == 0)))
+        return c.unsupported("time_axis and batch_axis must be 0 and 1");
     return c.emit(time == 0 ? "reverse_sequence" : "batched_reverse_sequence", {c.input(0), c.input(1)});
 }
 
 }  // namespace
 
 std::span<const Entry> indexers() {
-    static const Entry entries[] = {{"Gather", gather},         {"GatherElements", gather_elements}, {"GatherND", gather_nd},
-                                    {"Scatter", scatter_elements}, {"ScatterElements", scatter_elements}, {"ScatterND", scatter_nd},
-                                    {"TensorScatter", tensor_scatter}, {"OneHot", one_hot},         {"TopK", top_k},
-                                    {"Compress", compress},     {"ReverseSequence", reverse_sequence}};
+    static const Entry entries[] = {{"Gather", gather},
+                                    {"GatherElements", gather_elements},
+                                    {"GatherND", gather_nd},
+                                    {"Scatter", scatter_elements},
+                                    {"ScatterElements", scatter_elements},
+                                    {"ScatterND", scatter_nd},
+                                    {"TensorScatter", tensor_scatter},
+                                    {"OneHot", one_hot},
+                                    {"TopK", top_k},
+                                    {"Compress", compress},
+                                    {"ReverseSequence", reverse_sequence}};
     return entries;
 }
 

@@ -69,7 +69,9 @@ Out reshape(NodeContext& c) {
     std::optional<size_t> open;
     for (size_t i = 0; i < to.size(); ++i) {
         if (to[i].is(0) && !zero_is_zero) {
-            if (i >= from.size()) return c.unsupported("the 0 at position " + std::to_string(i) + " of the shape names no dim of the input");
+            if (i >= from.size())
+                return c.unsupported("the 0 at position " + std::to_string(i) +
+                                     " of the shape names no dim of the input");
             to[i] = from[i];
         } else if (to[i].is(-1)) {
             if (open) return c.unsupported("the shape holds more than one -1");
@@ -83,7 +85,8 @@ Out reshape(NodeContext& c) {
     }
     const Sym before = math::product(from), after = math::product(to);
     if (before.is_const() && after.is_const() && !before.known_equal(after))
-        return c.unsupported("a shape of " + after.str() + " elements does not fit the " + before.str() + " of the input");
+        return c.unsupported("a shape of " + after.str() + " elements does not fit the " + before.str() +
+                             " of the input");
     return Values{c.view(x, to)};
 }
 
@@ -104,7 +107,8 @@ Out squeeze(NodeContext& c) {
     OPW_TRY(axes, plain_axes(c, axes, static_cast<int>(s.size())));
     for (int64_t a : axes)
         if (s[static_cast<size_t>(a)].known_different(1))
-            return c.unsupported("the dim " + std::to_string(a) + " has the extent " + s[static_cast<size_t>(a)].str() + ", and only dims of 1 can be removed");
+            return c.unsupported("the dim " + std::to_string(a) + " has the extent " + s[static_cast<size_t>(a)].str() +
+                                 ", and only dims of 1 can be removed");
     return Values{without_axes(c, c.input(0), axes)};
 }
 
@@ -126,7 +130,8 @@ Out expand(NodeContext& c) {
     OPW_TRY(Dims target, c.content(1));
     Dims to = target.size() < from.size() ? from : target;
     const size_t n = std::min(target.size(), from.size());
-    for (size_t i = 1; i <= n; ++i) to[to.size() - i] = broadcast_extent(from[from.size() - i], target[target.size() - i]);
+    for (size_t i = 1; i <= n; ++i)
+        to[to.size() - i] = broadcast_extent(from[from.size() - i], target[target.size() - i]);
     OPW_TRY(ValueId y, broadcast_to(c, c.input(0), to));
     return Values{y};
 }
@@ -153,7 +158,9 @@ Out concat(NodeContext& c) {
     Values in;
     for (size_t i = 0; i < c.input_count(); ++i) {
         // A part without elements adds nothing (some exporters start a cache with one).
-        if (shape_of(c, c.input(i)).size() == static_cast<size_t>(rank_of(c, c.input(0))) && shape_of(c, c.input(i))[static_cast<size_t>(axis)].is(0)) continue;
+        if (shape_of(c, c.input(i)).size() == static_cast<size_t>(rank_of(c, c.input(0))) &&
+            shape_of(c, c.input(i))[static_cast<size_t>(axis)].is(0))
+            continue;
         in.push_back(c.input(i));
     }
     if (in.empty()) return Values{c.input(0)};
@@ -167,10 +174,9 @@ Out split(NodeContext& c) {
     OPW_TRY(int axis, plain_axis(c, c.int_attribute("axis", 0), static_cast<int>(s.size())));
     const Sym n = s[static_cast<size_t>(axis)];
     Dims parts;
-    if (auto given = c.ints("split")) parts = to_dims(*given);
-    else if (input_or_none(c, 1) != kNone) {
-        OPW_TRY(parts, c.content(1));
-    }
+    if (auto given = c.ints("split"))
+        parts = to_dims(*given);
+    else if (input_or_none(c, 1) != kNone) { OPW_TRY(parts, c.content(1)); }
     if (parts.empty()) {
         const int64_t count = c.int_attribute("num_outputs", static_cast<int64_t>(c.output_count()));
         if (count < 1 || count > 4096) return c.unsupported("num_outputs must be positive and at most 4096");
@@ -183,9 +189,7 @@ Out split(NodeContext& c) {
     Sym begin = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
         out.push_back(kNone);
-        if (c.output_wanted(i)) {
-            OPW_TRY(out[i], part(c, x, axis, begin, parts[i]));
-        }
+        if (c.output_wanted(i)) { OPW_TRY(out[i], part(c, x, axis, begin, parts[i])); }
         begin = begin + parts[i];
     }
     return out;
@@ -210,12 +214,8 @@ Out slice(NodeContext& c) {
         OPW_TRY(starts, c.content(1));
         OPW_TRY(ends, c.content(2));
         axes = count_up(static_cast<int>(starts.size()));
-        if (input_or_none(c, 3) != kNone) {
-            OPW_TRY(axes, c.constant_ints(3));
-        }
-        if (input_or_none(c, 4) != kNone) {
-            OPW_TRY(steps, c.constant_ints(4));
-        }
+        if (input_or_none(c, 3) != kNone) { OPW_TRY(axes, c.constant_ints(3)); }
+        if (input_or_none(c, 4) != kNone) { OPW_TRY(steps, c.constant_ints(4)); }
     }
     if (steps.empty()) steps = Ints(starts.size(), 1);
     if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
@@ -249,11 +249,13 @@ Out slice(NodeContext& c) {
 Out depth_to_space(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     const int64_t block = c.int_attribute("blocksize", 0);
-    if (block < 1 || block > 4096 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
+    if (block < 1 || block > 4096 || s.size() != 4)
+        return c.unsupported("a positive blocksize and an input of four dims are needed");
     const Sym b(block);
     OPW_TRY(const Sym channels, divided(c, s[1], b * b, "pixels of a block"));
     const bool by_column = c.string_attribute("mode", "DCR") == "CRD";
-    const ValueId v = c.view(c.input(0), by_column ? Dims{s[0], channels, b, b, s[2], s[3]} : Dims{s[0], b, b, channels, s[2], s[3]});
+    const ValueId v =
+        c.view(c.input(0), by_column ? Dims{s[0], channels, b, b, s[2], s[3]} : Dims{s[0], b, b, channels, s[2], s[3]});
     OPW_TRY(ValueId t, transposed(c, v, by_column ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2}));
     return Values{c.view(t, {s[0], channels, s[2] * b, s[3] * b})};
 }
@@ -261,7 +263,8 @@ Out depth_to_space(NodeContext& c) {
 Out space_to_depth(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     const int64_t block = c.int_attribute("blocksize", 0);
-    if (block < 1 || block > 4096 || s.size() != 4) return c.unsupported("a positive blocksize and an input of four dims are needed");
+    if (block < 1 || block > 4096 || s.size() != 4)
+        return c.unsupported("a positive blocksize and an input of four dims are needed");
     const Sym b(block);
     OPW_TRY(const Sym h, divided(c, s[2], b, "rows of a block"));
     OPW_TRY(const Sym w, divided(c, s[3], b, "columns of a block"));
@@ -283,9 +286,7 @@ Out eye_like(NodeContext& c) {
     const Dims s = shape_of(c, c.input(0));
     if (s.size() != 2) return c.unsupported("the input must be a matrix");
     DType t = type_of(c, c.input(0));
-    if (c.has("dtype")) {
-        OPW_TRY(t, element_type(c, c.int_attribute("dtype", 1)));
-    }
+    if (c.has("dtype")) { OPW_TRY(t, element_type(c, c.int_attribute("dtype", 1))); }
     return c.emit("eye", {}, {{"rows", s[0]}, {"columns", s[1]}, {"k", c.int_attribute("k", 0)}, {"to", t}});
 }
 
@@ -311,7 +312,8 @@ Out range(NodeContext& c) {
         OPW_TRY(Dims start, c.content(0));
         OPW_TRY(Dims limit, c.content(1));
         OPW_TRY(Ints step, c.constant_ints(2));
-        if (start.size() != 1 || limit.size() != 1 || step.size() != 1 || step[0] == 0) return c.unsupported("start, limit and delta must be single numbers, and delta not 0");
+        if (start.size() != 1 || limit.size() != 1 || step.size() != 1 || step[0] == 0)
+            return c.unsupported("start, limit and delta must be single numbers, and delta not 0");
         const Sym length = step[0] > 0 ? limit[0] - start[0] : start[0] - limit[0];
         count = math::max(Sym(0), math::ceil_div(length, step[0] > 0 ? step[0] : -step[0]));
     }
@@ -331,12 +333,26 @@ Out size(NodeContext& c) { return Values{c.add_content({math::product(shape_of(c
 }  // namespace
 
 std::span<const Entry> layouts() {
-    static const Entry entries[] = {{"Identity", identity},   {"Dropout", dropout},     {"Transpose", transpose}, {"Reshape", reshape},
-                                    {"Flatten", flatten},     {"Squeeze", squeeze},     {"Unsqueeze", unsqueeze}, {"Expand", expand},
-                                    {"Tile", tile},           {"Concat", concat},       {"Split", split},         {"Slice", slice},
-                                    {"DepthToSpace", depth_to_space}, {"SpaceToDepth", space_to_depth}, {"Trilu", trilu},
-                                    {"EyeLike", eye_like},    {"ConstantOfShape", constant_of_shape}, {"Range", range},
-                                    {"Shape", shape},         {"Size", size}};
+    static const Entry entries[] = {{"Identity", identity},
+                                    {"Dropout", dropout},
+                                    {"Transpose", transpose},
+                                    {"Reshape", reshape},
+                                    {"Flatten", flatten},
+                                    {"Squeeze", squeeze},
+                                    {"Unsqueeze", unsqueeze},
+                                    {"Expand", expand},
+                                    {"Tile", tile},
+                                    {"Concat", concat},
+                                    {"Split", split},
+                                    {"Slice", slice},
+                                    {"DepthToSpace", depth_to_space},
+                                    {"SpaceToDepth", space_to_depth},
+                                    {"Trilu", trilu},
+                                    {"EyeLike", eye_like},
+                                    {"ConstantOfShape", constant_of_shape},
+                                    {"Range", range},
+                                    {"Shape", shape},
+                                    {"Size", size}};
     return entries;
 }
 

@@ -27,7 +27,9 @@ Out layer_norm(NodeContext& c) {
     OPW_TRY(ValueId bias, trailing(c, input_or_none(c, 2), rank - axis));
     const DType stash = stash_type(type_of(c, x));
     OPW_TRY(Values out, c.emit("layer_norm", {x, scale, bias},
-                               {{"axis", axis}, {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))}, {"stash", stash}}));
+                               {{"axis", axis},
+                                {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))},
+                                {"stash", stash}}));
     const Ints reduced = [&] {
         Ints all = count_up(rank);
         return Ints(all.begin() + axis, all.end());
@@ -49,14 +51,17 @@ Out rms_norm(NodeContext& c) {
     OPW_TRY(int axis, plain_axis(c, c.int_attribute("axis", -1), rank));
     OPW_TRY(ValueId scale, trailing(c, c.input(1), rank - axis));
     return c.emit("rms_norm", {x, scale},
-                  {{"axis", axis}, {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))}, {"stash", stash_type(type_of(c, x))}});
+                  {{"axis", axis},
+                   {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))},
+                   {"stash", stash_type(type_of(c, x))}});
 }
 
 Out batch_norm(NodeContext& c) {
     if (c.input_count() != 5) return c.unsupported("five inputs are needed: x, scale, bias, mean and variance");
     const ValueId x = c.input(0);
     const DType t = type_of(c, x);
-    if (c.opset() < 9 && c.int_attribute("spatial", 1) == 0) return c.unsupported("spatial = 0 (statistics for each element) would be needed");
+    if (c.opset() < 9 && c.int_attribute("spatial", 1) == 0)
+        return c.unsupported("spatial = 0 (statistics for each element) would be needed");
     Values in = {x};
     for (size_t i = 1; i < 5; ++i) {
         OPW_TRY(ValueId v, converted(c, c.input(i), t));
@@ -70,13 +75,12 @@ Out batch_norm(NodeContext& c) {
         out[0] = y;
         return out;
     }
-    if (c.opset() < 14) return c.unsupported("batch normalisation in training (more than one output) is supported from opset 14 on");
+    if (c.opset() < 14)
+        return c.unsupported("batch normalisation in training (more than one output) is supported from opset 14 on");
     Attributes a = epsilon;
     a["momentum"] = c.float_attribute("momentum", static_cast<double>(0.9f));
     OPW_TRY(Values out, c.emit("batch_norm_training", in, a));
-    for (size_t i = 1; i < out.size(); ++i) {
-        OPW_TRY(out[i], converted(c, out[i], type_of(c, c.input(i + 2))));
-    }
+    for (size_t i = 1; i < out.size(); ++i) { OPW_TRY(out[i], converted(c, out[i], type_of(c, c.input(i + 2)))); }
     out.resize(c.output_count());
     return out;
 }
@@ -97,7 +101,8 @@ Out group_norm(NodeContext& c) {
     // Up to opset 20 one scale a group, then one a channel.
     const Dims weights = c.opset() < 21 ? Dims{g, Sym(1)} : Dims{g, each};
     OPW_TRY(ValueId y, emit1(c, "group_norm", {grouped, c.view(c.input(1), weights), c.view(c.input(2), weights)},
-                             {{"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))}, {"stash", stash_type(type_of(c, x))}}));
+                             {{"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-5f))},
+                              {"stash", stash_type(type_of(c, x))}}));
     return Values{c.view(y, s)};
 }
 
@@ -113,8 +118,10 @@ Out lp_norm(NodeContext& c) {
 
 Out local_response(NodeContext& c) {
     return c.emit("local_response_norm", {c.input(0)},
-                  {{"width", c.int_attribute("size", 1)}, {"alpha", c.float_attribute("alpha", static_cast<double>(0.0001f))},
-                   {"beta", c.float_attribute("beta", 0.75)}, {"bias", c.float_attribute("bias", 1.0)}});
+                  {{"width", c.int_attribute("size", 1)},
+                   {"alpha", c.float_attribute("alpha", static_cast<double>(0.0001f))},
+                   {"beta", c.float_attribute("beta", 0.75)},
+                   {"bias", c.float_attribute("bias", 1.0)}});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Optimiser steps (ai.onnx.preview.training): rate, count, then a group of tensors for each parameter, listed kind by kind.
+// Optimiser steps (ai.onnx.preview.training): rate, count, then a group of tensors for each parameter, listed kind by
+// kind.
 #include "graph/onnx/bindings/common.h"
 
 namespace opwright::graph::onnx::bindings {
@@ -9,7 +10,8 @@ using Out = Result<Values>;
 // `kinds` tensors of each parameter go in, `kinds - 1` come out (all but the gradient), grouped by kind on both sides.
 Out optimise(NodeContext& c, const char* op, size_t kinds, const Attributes& a) {
     if (c.input_count() < 2 + kinds || (c.input_count() - 2) % kinds != 0)
-        return c.unsupported("the inputs must be rate, count and " + std::to_string(kinds) + " tensors for each parameter");
+        return c.unsupported("the inputs must be rate, count and " + std::to_string(kinds) +
+                             " tensors for each parameter");
     const size_t n = (c.input_count() - 2) / kinds;
     const ValueId rate = as_scalar(c, c.input(0)), count = as_scalar(c, c.input(1));
     Values out(n * (kinds - 1), kNone);
@@ -24,23 +26,32 @@ Out optimise(NodeContext& c, const char* op, size_t kinds, const Attributes& a) 
 }
 
 Out adagrad(NodeContext& c) {
-    return optimise(c, "adagrad", 3, {{"decay", c.float_attribute("decay_factor", 0)}, {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-6f))},
-                                      {"l2", c.float_attribute("norm_coefficient", 0)}});
+    return optimise(c, "adagrad", 3,
+                    {{"decay", c.float_attribute("decay_factor", 0)},
+                     {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-6f))},
+                     {"l2", c.float_attribute("norm_coefficient", 0)}});
 }
 Out adam(NodeContext& c) {
-    return optimise(c, "adam", 4, {{"alpha", c.float_attribute("alpha", static_cast<double>(0.9f))}, {"beta", c.float_attribute("beta", static_cast<double>(0.999f))},
-                                   {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-6f))}, {"l2", c.float_attribute("norm_coefficient", 0)},
-                                   {"l2_after", c.float_attribute("norm_coefficient_post", 0)}});
+    return optimise(c, "adam", 4,
+                    {{"alpha", c.float_attribute("alpha", static_cast<double>(0.9f))},
+                     {"beta", c.float_attribute("beta", static_cast<double>(0.999f))},
+                     {"epsilon", c.float_attribute("epsilon", static_cast<double>(1e-6f))},
+                     {"l2", c.float_attribute("norm_coefficient", 0)},
+                     {"l2_after", c.float_attribute("norm_coefficient_post", 0)}});
 }
 Out momentum(NodeContext& c) {
-    return optimise(c, "momentum", 3, {{"alpha", c.float_attribute("alpha", 0)}, {"beta", c.float_attribute("beta", 0)},
-                                       {"l2", c.float_attribute("norm_coefficient", 0)}, {"nesterov", c.string_attribute("mode", "standard") == "nesterov"}});
+    return optimise(c, "momentum", 3,
+                    {{"alpha", c.float_attribute("alpha", 0)},
+                     {"beta", c.float_attribute("beta", 0)},
+                     {"l2", c.float_attribute("norm_coefficient", 0)},
+                     {"nesterov", c.string_attribute("mode", "standard") == "nesterov"}});
 }
 
 }  // namespace
 
 std::span<const Entry> optimisers() {
-    static const Entry entries[] = {{"Adagrad", adagrad, "ai.onnx.preview.training"}, {"Adam", adam, "ai.onnx.preview.training"},
+    static const Entry entries[] = {{"Adagrad", adagrad, "ai.onnx.preview.training"},
+                                    {"Adam", adam, "ai.onnx.preview.training"},
                                     {"Momentum", momentum, "ai.onnx.preview.training"}};
     return entries;
 }

@@ -13,7 +13,8 @@ Result<Windows> pool_windows(const NodeContext& c, const Dims& x) {
     return windows_of(c, slice_of(x, 2, x.size()), to_dims(*kernel));
 }
 Attributes pool_attributes(const Windows& w) {
-    return {{"kernel", w.kernel}, {"stride", w.stride}, {"dilation", w.dilation}, {"pad_begin", w.begin}, {"pad_end", w.end}, {"ceil_mode", w.ceil}};
+    return {{"kernel", w.kernel},   {"stride", w.stride}, {"dilation", w.dilation},
+            {"pad_begin", w.begin}, {"pad_end", w.end},   {"ceil_mode", w.ceil}};
 }
 
 Out max_pool(NodeContext& c) {
@@ -35,7 +36,8 @@ Out max_pool(NodeContext& c) {
     a["weights"] = weights;
     a["image"] = math::product(spatial);
     Dims later;
-    for (size_t i = 0; i < spatial.size(); ++i) later.push_back(math::product(slice_of(w.kernel, i + 1, spatial.size())));
+    for (size_t i = 0; i < spatial.size(); ++i)
+        later.push_back(math::product(slice_of(w.kernel, i + 1, spatial.size())));
     a["later"] = later;
     return c.emit("max_pool_indices", {x}, a);
 }
@@ -69,7 +71,8 @@ Out global_pool(NodeContext& c) {
     if (c.op_type() == "GlobalLpPool") {
         OPW_TRY(y, emit1(c, "global_lp_pool", {x}, {{"p", c.int_attribute("p", 2)}}));
     } else {
-        OPW_TRY(y, emit1(c, c.op_type() == "GlobalMaxPool" ? "reduce_max" : "reduce_mean", {x}, {{"axes", to_dims(spatial)}}));
+        OPW_TRY(y, emit1(c, c.op_type() == "GlobalMaxPool" ? "reduce_max" : "reduce_mean", {x},
+                         {{"axes", to_dims(spatial)}}));
     }
     return Values{with_axes(c, y, spatial)};
 }
@@ -79,9 +82,11 @@ Out max_unpool(NodeContext& c) {
     const Dims s = shape_of(c, x);
     OPW_TRY(Windows w, pool_windows(c, s));
     Dims shape = {s[0], s[1]};
-    for (size_t i = 0; i + 2 < s.size(); ++i) shape.push_back((s[i + 2] - 1) * w.stride[i] - w.begin[i] - w.end[i] + w.kernel[i]);
+    for (size_t i = 0; i + 2 < s.size(); ++i)
+        shape.push_back((s[i + 2] - 1) * w.stride[i] - w.begin[i] - w.end[i] + w.kernel[i]);
     const Sym n = math::product(s);
-    OPW_TRY(ValueId y, emit1(c, "max_unpool", {c.view(x, {n}), c.view(c.input(1), {n})}, {{"count", math::product(shape)}}));
+    OPW_TRY(ValueId y,
+            emit1(c, "max_unpool", {c.view(x, {n}), c.view(c.input(1), {n})}, {{"count", math::product(shape)}}));
     y = c.view(y, shape);
     if (input_or_none(c, 2) == kNone) return Values{y};
     OPW_TRY(Dims target, c.content(2));
@@ -94,21 +99,33 @@ Out max_unpool(NodeContext& c) {
 Out roi_align(NodeContext& c) {
     const int64_t samples = c.int_attribute("sampling_ratio", 0);
     if (samples < 1)
-        return c.unsupported("sampling_ratio = 0 makes the number of samples depend on each region; a positive sampling_ratio is needed");
+        return c.unsupported(
+            "sampling_ratio = 0 makes the number of samples depend on each region; a positive sampling_ratio is "
+            "needed");
     const std::string mode = c.string_attribute("mode", "avg");
-    const std::string map = c.string_attribute("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
+    const std::string map =
+        c.string_attribute("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel");
     OPW_TRY(ValueId batch, converted(c, c.input(2), DType::I64));
     return c.emit("roi_align", {c.input(0), c.input(1), batch},
-                  {{"rows", c.int_attribute("output_height", 1)}, {"columns", c.int_attribute("output_width", 1)}, {"samples", samples},
-                   {"spatial_scale", c.float_attribute("spatial_scale", 1.0)}, {"half_pixel", map == "half_pixel"}, {"maximum", mode == "max"}});
+                  {{"rows", c.int_attribute("output_height", 1)},
+                   {"columns", c.int_attribute("output_width", 1)},
+                   {"samples", samples},
+                   {"spatial_scale", c.float_attribute("spatial_scale", 1.0)},
+                   {"half_pixel", map == "half_pixel"},
+                   {"maximum", mode == "max"}});
 }
 
 }  // namespace
 
 std::span<const Entry> pools() {
-    static const Entry entries[] = {{"MaxPool", max_pool},          {"AveragePool", average_pool}, {"LpPool", lp_pool},
-                                    {"GlobalAveragePool", global_pool}, {"GlobalMaxPool", global_pool}, {"GlobalLpPool", global_pool},
-                                    {"MaxUnpool", max_unpool},      {"RoiAlign", roi_align}};
+    static const Entry entries[] = {{"MaxPool", max_pool},
+                                    {"AveragePool", average_pool},
+                                    {"LpPool", lp_pool},
+                                    {"GlobalAveragePool", global_pool},
+                                    {"GlobalMaxPool", global_pool},
+                                    {"GlobalLpPool", global_pool},
+                                    {"MaxUnpool", max_unpool},
+                                    {"RoiAlign", roi_align}};
     return entries;
 }
 

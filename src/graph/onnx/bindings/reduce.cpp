@@ -9,10 +9,11 @@ namespace {
 using Out = Result<Values>;
 
 const std::map<std::string_view, const char*> kReductions = {
-    {"ReduceSum", "reduce_sum"},       {"ReduceMean", "reduce_mean"},        {"ReduceMax", "reduce_max"},
-    {"ReduceMin", "reduce_min"},       {"ReduceProd", "reduce_prod"},        {"ReduceL1", "reduce_l1"},
-    {"ReduceL2", "reduce_l2"},         {"ReduceSumSquare", "reduce_sum_square"}, {"ReduceLogSum", "reduce_log_sum"},
-    {"ReduceLogSumExp", "reduce_log_sum_exp"}};
+    {"ReduceSum", "reduce_sum"},        {"ReduceMean", "reduce_mean"},
+    {"ReduceMax", "reduce_max"},        {"ReduceMin", "reduce_min"},
+    {"ReduceProd", "reduce_prod"},      {"ReduceL1", "reduce_l1"},
+    {"ReduceL2", "reduce_l2"},          {"ReduceSumSquare", "reduce_sum_square"},
+    {"ReduceLogSum", "reduce_log_sum"}, {"ReduceLogSumExp", "reduce_log_sum_exp"}};
 
 Out reduce(NodeContext& c) {
     const ValueId x = c.input(0);
@@ -21,7 +22,8 @@ Out reduce(NodeContext& c) {
     if (axes.empty()) {
         // Over no dims these keep x as it is; the others still apply their function to each element.
         const std::string& type = c.op_type();
-        const bool keeps = type == "ReduceSum" || type == "ReduceMean" || type == "ReduceMax" || type == "ReduceMin" || type == "ReduceProd";
+        const bool keeps = type == "ReduceSum" || type == "ReduceMean" || type == "ReduceMax" || type == "ReduceMin" ||
+                           type == "ReduceProd";
         const bool none = c.int_attribute("noop_with_empty_axes", 0) != 0;
         if (none && keeps) return Values{x};
         if (!none) axes = count_up(rank);
@@ -45,7 +47,9 @@ Out running(NodeContext& c) {
     if (given.size() != 1) return c.unsupported("the axis must be one number");
     OPW_TRY(int axis, plain_axis(c, given[0], rank_of(c, x)));
     return c.emit(c.op_type() == "CumSum" ? "running_sum" : "running_product", {x},
-                  {{"axis", axis}, {"exclusive", c.int_attribute("exclusive", 0) != 0}, {"reverse", c.int_attribute("reverse", 0) != 0}});
+                  {{"axis", axis},
+                   {"exclusive", c.int_attribute("exclusive", 0) != 0},
+                   {"reverse", c.int_attribute("reverse", 0) != 0}});
 }
 
 // Before opset 13 these work on all dims from the axis on, as one.
@@ -71,8 +75,9 @@ Out softmax(NodeContext& c) {
 
 std::span<const Entry> reductions() {
     static const std::vector<Entry> entries = [] {
-        std::vector<Entry> e = {{"ArgMax", arg_extremum}, {"ArgMin", arg_extremum}, {"CumSum", running}, {"CumProd", running},
-                                {"Softmax", softmax},     {"LogSoftmax", softmax},  {"Hardmax", softmax}};
+        std::vector<Entry> e = {{"ArgMax", arg_extremum}, {"ArgMin", arg_extremum}, {"CumSum", running},
+                                {"CumProd", running},     {"Softmax", softmax},     {"LogSoftmax", softmax},
+                                {"Hardmax", softmax}};
         for (const auto& [type, op] : kReductions) e.push_back({type, reduce});
         return e;
     }();

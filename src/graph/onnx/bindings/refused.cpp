@@ -9,21 +9,42 @@ namespace {
 constexpr const char* kControl = "control flow that depends on data: a sub-graph would have to be run by the executor";
 constexpr const char* kSequence = "sequences and optional values are no tensors";
 constexpr const char* kString = "strings are no numbers that a kernel could compute with";
-constexpr const char* kRandom = "random numbers would be needed, and no generator is declared whose values others could reproduce";
+constexpr const char* kRandom =
+    "random numbers would be needed, and no generator is declared whose values others could reproduce";
 constexpr const char* kOpenShape = "the shape of the result depends on the data";
 constexpr const char* kTrees = "decision trees and look-ups by key are no index notation";
 
 const std::map<std::string_view, const char*>& reasons() {
     static const std::map<std::string_view, const char*> r = {
-        {"If", kControl}, {"Loop", kControl}, {"Scan", kControl}, {"SequenceMap", kControl},
-        {"SequenceAt", kSequence}, {"SequenceConstruct", kSequence}, {"SequenceEmpty", kSequence}, {"SequenceErase", kSequence},
-        {"SequenceInsert", kSequence}, {"SequenceLength", kSequence}, {"SplitToSequence", kSequence}, {"ConcatFromSequence", kSequence},
-        {"Optional", kSequence}, {"OptionalGetElement", kSequence}, {"OptionalHasElement", kSequence},
-        {"StringConcat", kString}, {"StringNormalizer", kString}, {"StringSplit", kString}, {"RegexFullMatch", kString},
+        {"If", kControl},
+        {"Loop", kControl},
+        {"Scan", kControl},
+        {"SequenceMap", kControl},
+        {"SequenceAt", kSequence},
+        {"SequenceConstruct", kSequence},
+        {"SequenceEmpty", kSequence},
+        {"SequenceErase", kSequence},
+        {"SequenceInsert", kSequence},
+        {"SequenceLength", kSequence},
+        {"SplitToSequence", kSequence},
+        {"ConcatFromSequence", kSequence},
+        {"Optional", kSequence},
+        {"OptionalGetElement", kSequence},
+        {"OptionalHasElement", kSequence},
+        {"StringConcat", kString},
+        {"StringNormalizer", kString},
+        {"StringSplit", kString},
+        {"RegexFullMatch", kString},
         {"TfIdfVectorizer", "n-grams of a vocabulary are looked up by value, which is no index notation"},
-        {"Bernoulli", kRandom}, {"RandomNormal", kRandom}, {"RandomNormalLike", kRandom}, {"RandomUniform", kRandom},
-        {"RandomUniformLike", kRandom}, {"Multinomial", kRandom},
-        {"NonZero", kOpenShape}, {"Unique", kOpenShape}, {"NonMaxSuppression", kOpenShape},
+        {"Bernoulli", kRandom},
+        {"RandomNormal", kRandom},
+        {"RandomNormalLike", kRandom},
+        {"RandomUniform", kRandom},
+        {"RandomUniformLike", kRandom},
+        {"Multinomial", kRandom},
+        {"NonZero", kOpenShape},
+        {"Unique", kOpenShape},
+        {"NonMaxSuppression", kOpenShape},
         {"ImageDecoder", "encoded pictures are decoded by the program that reads them, not by an operator"},
         {"MaxRoiPool", "the extents of its bins depend on the data"}};
     return r;
@@ -68,7 +89,8 @@ std::span<const Entry> refusals() {
         for (const auto& [type, why] : reasons()) e.push_back({type, refuse});
         for (const auto& [type, why] : classical_reasons()) e.push_back({type, refuse_classical, "ai.onnx.ml"});
         for (const auto& [type, why] : preview_reasons()) e.push_back({type, refuse_preview, "ai.onnx.preview"});
-        for (const auto& [type, why] : training_reasons()) e.push_back({type, refuse_training, "ai.onnx.preview.training"});
+        for (const auto& [type, why] : training_reasons())
+            e.push_back({type, refuse_training, "ai.onnx.preview.training"});
         return e;
     }();
     return entries;

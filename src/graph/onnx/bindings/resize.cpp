@@ -54,7 +54,8 @@ Out center_crop_pad(NodeContext& c) {
     for (size_t i = 0; i < given.size(); ++i) {
         OPW_TRY(int axis, plain_axis(c, given[i], static_cast<int>(s.size())));
         const size_t a = static_cast<size_t>(axis);
-        const Sym more = target[i] - s[a];  // rounded toward zero, so that cropping and padding share the odd element alike
+        const Sym more =
+            target[i] - s[a];  // rounded toward zero, so that cropping and padding share the odd element alike
         begin[a] = math::select(math::less(more, 0), -math::floor_div(-more, 2), math::floor_div(more, 2));
         end[a] = more - begin[a];
     }
@@ -82,7 +83,8 @@ Result<Sym> scaled_extent(const NodeContext& c, const Sym& n, double scale) {
         const double k = scale * static_cast<double>(d);
         if (k == std::floor(k)) return math::floor_div(n * Sym(static_cast<int64_t>(k)), d);
     }
-    return c.unsupported("the scale " + std::to_string(scale) + " of a dim whose extent is open; give the input a fixed shape");
+    return c.unsupported("the scale " + std::to_string(scale) +
+                         " of a dim whose extent is open; give the input a fixed shape");
 }
 
 // Whole factors that repeat each element: the result is x with a dim of its own for the copies.
@@ -93,8 +95,10 @@ bool repeats(const Resampling& r, const Target& t, const Sym& n, int64_t& factor
         factor = static_cast<int64_t>(*t.scale);
     } else {
         const auto from = n.constant(), to = t.count.constant();
-        if (from && to && *from > 0 && *to % *from == 0) factor = *to / *from;
-        else return false;
+        if (from && to && *from > 0 && *to % *from == 0)
+            factor = *to / *from;
+        else
+            return false;
     }
     if (!t.count.known_equal(n * Sym(factor))) return false;
     if (r.map == "asymmetric") return r.nearest == "floor" || factor == 1;
@@ -113,7 +117,8 @@ Result<ValueId> resample(NodeContext& c, ValueId x, const Resampling& r, const T
         to[axis] = s[axis] * Sym(factor);
         return c.view(y, to);
     }
-    Attributes a = {{"axis", t.axis}, {"count", t.count}, {"map", r.map}, {"start", t.start}, {"stop", t.stop}, {"extrapolation", r.extrapolation}};
+    Attributes a = {{"axis", t.axis},   {"count", t.count}, {"map", r.map},
+                    {"start", t.start}, {"stop", t.stop},   {"extrapolation", r.extrapolation}};
     if (t.scale) a["scale"] = *t.scale;
     if (r.mode == "nearest") {
         a["nearest"] = r.nearest;
@@ -125,9 +130,12 @@ Result<ValueId> resample(NodeContext& c, ValueId x, const Resampling& r, const T
     double shrink = 1;
     if (r.antialias) {
         double scale = 0;
-        if (t.scale) scale = *t.scale;
-        else if (s[axis].constant() && t.count.constant()) scale = static_cast<double>(*t.count.constant()) / static_cast<double>(*s[axis].constant());
-        else return c.unsupported("antialias over a dim whose extent is open; give the input a fixed shape");
+        if (t.scale)
+            scale = *t.scale;
+        else if (s[axis].constant() && t.count.constant())
+            scale = static_cast<double>(*t.count.constant()) / static_cast<double>(*s[axis].constant());
+        else
+            return c.unsupported("antialias over a dim whose extent is open; give the input a fixed shape");
         shrink = std::min(scale, 1.0);
         half = static_cast<int64_t>(std::ceil(static_cast<double>(half) / shrink));
     }
@@ -145,18 +153,22 @@ Out resample_all(NodeContext& c, const Resampling& r, std::vector<Target> target
     ValueId v = c.input(0);
     const Dims s = shape_of(c, v);
     std::stable_sort(targets.begin(), targets.end(), [&](const Target& p, const Target& q) {
-        const auto shrinks = [&](const Target& t) { return t.scale ? *t.scale < 1 : (s[static_cast<size_t>(t.axis)] - t.count).lower() > 0; };
+        const auto shrinks = [&](const Target& t) {
+            return t.scale ? *t.scale < 1 : (s[static_cast<size_t>(t.axis)] - t.count).lower() > 0;
+        };
         return shrinks(p) && !shrinks(q);
     });
     for (const Target& t : targets) {
-        const bool same = t.count.known_equal(s[static_cast<size_t>(t.axis)]) && (!t.scale || *t.scale == 1) && r.map != "tf_crop_and_resize";
+        const bool same = t.count.known_equal(s[static_cast<size_t>(t.axis)]) && (!t.scale || *t.scale == 1) &&
+                          r.map != "tf_crop_and_resize";
         if (same) continue;
         OPW_TRY(v, resample(c, v, r, t));
     }
     return Values{v};
 }
 
-Result<std::vector<Target>> targets_of_scales(const NodeContext& c, const Dims& s, const Ints& axes, const std::vector<double>& scales) {
+Result<std::vector<Target>> targets_of_scales(const NodeContext& c, const Dims& s, const Ints& axes,
+                                              const std::vector<double>& scales) {
     if (scales.size() != axes.size()) return c.unsupported("there must be one scale for each axis");
     std::vector<Target> out;
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -191,13 +203,15 @@ Out upsample(NodeContext& c) {
 
 Out resize(NodeContext& c) {
     if (c.opset() < 11) return upsample(c);
-    Resampling r{c.string_attribute("mode", "nearest"), c.string_attribute("coordinate_transformation_mode", "half_pixel"),
+    Resampling r{c.string_attribute("mode", "nearest"),
+                 c.string_attribute("coordinate_transformation_mode", "half_pixel"),
                  c.string_attribute("nearest_mode", "round_prefer_floor")};
     r.cubic_a = c.float_attribute("cubic_coeff_a", -0.75);
     r.extrapolation = c.float_attribute("extrapolation_value", 0);
     r.exclude_outside = c.int_attribute("exclude_outside", 0) != 0;
     r.antialias = c.int_attribute("antialias", 0) != 0;
-    if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") return c.unsupported("mode '" + r.mode + "' is unknown");
+    if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic")
+        return c.unsupported("mode '" + r.mode + "' is unknown");
     const Dims s = shape_of(c, c.input(0));
     const int rank = static_cast<int>(s.size());
     Ints axes;
@@ -207,9 +221,7 @@ Out resize(NodeContext& c) {
     }
     std::vector<Target> targets;
     std::vector<double> scales;
-    if (input_or_none(c, 2) != kNone) {
-        OPW_TRY(scales, constant_numbers(c, 2));
-    }
+    if (input_or_none(c, 2) != kNone) { OPW_TRY(scales, constant_numbers(c, 2)); }
     if (!scales.empty()) {
         OPW_TRY(targets, targets_of_scales(c, s, axes, scales));
     } else {
@@ -221,7 +233,9 @@ Out resize(NodeContext& c) {
             // One scale for all axes: the least or the greatest of those asked for.
             for (size_t i = 0; i < axes.size(); ++i) {
                 const auto from = s[static_cast<size_t>(axes[i])].constant(), to = sizes[i].constant();
-                if (!from || !to || *from == 0) return c.unsupported("keep_aspect_ratio_policy '" + policy + "' with open extents; give the input a fixed shape");
+                if (!from || !to || *from == 0)
+                    return c.unsupported("keep_aspect_ratio_policy '" + policy +
+                                         "' with open extents; give the input a fixed shape");
                 const double scale = static_cast<double>(*to) / static_cast<double>(*from);
                 common = i == 0 ? scale : policy == "not_larger" ? std::min(common, scale) : std::max(common, scale);
             }
@@ -229,7 +243,8 @@ Out resize(NodeContext& c) {
         for (size_t i = 0; i < axes.size(); ++i) {
             Target t{static_cast<int>(axes[i]), sizes[i], std::nullopt};
             if (policy != "stretch") {
-                t.count = Sym(static_cast<int64_t>(std::floor(common * static_cast<double>(*s[static_cast<size_t>(axes[i])].constant()) + 0.5)));
+                t.count = Sym(static_cast<int64_t>(
+                    std::floor(common * static_cast<double>(*s[static_cast<size_t>(axes[i])].constant()) + 0.5)));
                 t.scale = common;
             }
             targets.push_back(t);
@@ -250,9 +265,14 @@ Out grid_sample(NodeContext& c) {
     const std::string padding = c.string_attribute("padding_mode", "zeros");
     const bool corners = c.int_attribute("align_corners", 0) != 0;
     std::string mode = c.string_attribute("mode", "linear");
-    const char* op = mode == "linear" || mode == "bilinear" ? "grid_sample_linear" : mode == "nearest" ? "grid_sample_nearest"
-                     : mode == "cubic" || mode == "bicubic" ? "grid_sample_cubic" : nullptr;
-    const char* border = padding == "zeros" ? "zero" : padding == "border" ? "clamp" : padding == "reflection" ? corners ? "reflect" : "mirror" : nullptr;
+    const char* op = mode == "linear" || mode == "bilinear" ? "grid_sample_linear"
+                     : mode == "nearest"                    ? "grid_sample_nearest"
+                     : mode == "cubic" || mode == "bicubic" ? "grid_sample_cubic"
+                                                            : nullptr;
+    const char* border = padding == "zeros"        ? "zero"
+                         : padding == "border"     ? "clamp"
+                         : padding == "reflection" ? corners ? "reflect" : "mirror"
+                                                   : nullptr;
     if (!op) return c.unsupported("mode '" + mode + "' is unknown");
     if (!border) return c.unsupported("padding_mode '" + padding + "' is unknown");
     OPW_TRY(ValueId grid, converted(c, c.input(1), type_of(c, c.input(0))));
@@ -262,14 +282,17 @@ Out grid_sample(NodeContext& c) {
 Out affine_grid(NodeContext& c) {
     OPW_TRY(Dims size, c.content(1));
     if (size.size() < 3) return c.unsupported("the size must hold batch, channels and spatial extents");
-    return c.emit("affine_grid", {c.input(0)}, {{"image", slice_of(size, 2, size.size())}, {"align_corners", c.int_attribute("align_corners", 0) != 0}});
+    return c.emit(
+        "affine_grid", {c.input(0)},
+        {{"image", slice_of(size, 2, size.size())}, {"align_corners", c.int_attribute("align_corners", 0) != 0}});
 }
 
 }  // namespace
 
 std::span<const Entry> resamplers() {
-    static const Entry entries[] = {{"Pad", pad},       {"CenterCropPad", center_crop_pad}, {"Upsample", upsample}, {"Resize", resize},
-                                    {"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
+    static const Entry entries[] = {
+        {"Pad", pad},       {"CenterCropPad", center_crop_pad}, {"Upsample", upsample},
+        {"Resize", resize}, {"GridSample", grid_sample},        {"AffineGrid", affine_grid}};
     return entries;
 }
 

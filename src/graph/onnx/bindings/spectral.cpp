@@ -58,7 +58,8 @@ Out dft(NodeContext& c) {
 Out stft(NodeContext& c) {
     ValueId x = c.input(0), window = input_or_none(c, 2);
     const Dims s = shape_of(c, x);
-    if (s.size() < 2 || s.size() > 3 || (window != kNone && rank_of(c, window) != 1)) return c.unsupported("the signal must have the dims [batch, length, 1], and the window one");
+    if (s.size() < 2 || s.size() > 3 || (window != kNone && rank_of(c, window) != 1))
+        return c.unsupported("the signal must have the dims [batch, length, 1], and the window one");
     if (s.size() == 3 && s[2].is(2)) return c.unsupported("short-time transforms of complex signals");
     x = c.view(x, {s[0], s[1]});
     OPW_TRY(Dims step, c.content(1));
@@ -97,12 +98,11 @@ Out window(NodeContext& c) {
 Out mel_weights(NodeContext& c) {
     double in[5];
     for (size_t i = 0; i < 5; ++i) (void)c.constant(i);  // so that all that are needed are asked for at once
-    for (size_t i = 0; i < 5; ++i) {
-        OPW_TRY(in[i], constant_number(c, i));
-    }
+    for (size_t i = 0; i < 5; ++i) { OPW_TRY(in[i], constant_number(c, i)); }
     OPW_TRY(DType to, element_type(c, c.int_attribute("output_datatype", 1)));
     const int64_t bands = static_cast<int64_t>(in[0]), length = static_cast<int64_t>(in[1]);
-    if (bands < 1 || length < 1 || bands > 1 << 16 || length > 1 << 20 || !(in[2] > 0)) return c.unsupported("bands, length and sample rate out of range");
+    if (bands < 1 || length < 1 || bands > 1 << 16 || length > 1 << 20 || !(in[2] > 0))
+        return c.unsupported("bands, length and sample rate out of range");
     const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
     const double low = mel(in[3]), step = (mel(in[4]) - low) / static_cast<double>(bands + 2);
     std::vector<int64_t> at;
@@ -114,11 +114,15 @@ Out mel_weights(NodeContext& c) {
     Tensor out(to, {bins, bands});
     for (int64_t b = 0; b < bins; ++b) {
         for (int64_t m = 0; m < bands; ++m) {
-            const int64_t left = at[static_cast<size_t>(m)], middle = at[static_cast<size_t>(m) + 1], right = at[static_cast<size_t>(m) + 2];
+            const int64_t left = at[static_cast<size_t>(m)], middle = at[static_cast<size_t>(m) + 1],
+                          right = at[static_cast<size_t>(m) + 2];
             double v = 0;
-            if (left == middle) v = b == middle ? 1 : 0;
-            else if (b >= left && b <= middle) v = static_cast<double>(b - left) / static_cast<double>(middle - left);
-            if (right > middle && b >= middle && b < right) v = static_cast<double>(right - b) / static_cast<double>(right - middle);
+            if (left == middle)
+                v = b == middle ? 1 : 0;
+            else if (b >= left && b <= middle)
+                v = static_cast<double>(b - left) / static_cast<double>(middle - left);
+            if (right > middle && b >= middle && b < right)
+                v = static_cast<double>(right - b) / static_cast<double>(right - middle);
             out.set(b * bands + m, v);
         }
     }
@@ -128,8 +132,12 @@ Out mel_weights(NodeContext& c) {
 }  // namespace
 
 std::span<const Entry> spectra() {
-    static const Entry entries[] = {{"DFT", dft}, {"STFT", stft}, {"HannWindow", window}, {"HammingWindow", window},
-                                    {"BlackmanWindow", window}, {"MelWeightMatrix", mel_weights}};
+    static const Entry entries[] = {{"DFT", dft},
+                                    {"STFT", stft},
+                                    {"HannWindow", window},
+                                    {"HammingWindow", window},
+                                    {"BlackmanWindow", window},
+                                    {"MelWeightMatrix", mel_weights}};
     return entries;
 }
 

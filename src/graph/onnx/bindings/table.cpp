@@ -13,9 +13,9 @@ const Table& table() {
     static const Table t = [] {
         using namespace bindings;
         Table out;
-        for (const auto& family : {elementwise(), reductions(), normalisations(), losses(), contractions(), convolutions(),
-                                   pools(), resamplers(), indexers(), layouts(), quantisers(), attentions(), spectra(),
-                                   recurrences(), optimisers(), classical(), refusals()})
+        for (const auto& family : {elementwise(), reductions(), normalisations(), losses(), contractions(),
+                                   convolutions(), pools(), resamplers(), indexers(), layouts(), quantisers(),
+                                   attentions(), spectra(), recurrences(), optimisers(), classical(), refusals()})
             for (const Entry& e : family) out.emplace(Key{e.domain, e.type}, e.bind);
         return out;
     }();
@@ -30,15 +30,75 @@ const std::map<std::string_view, size_t>& necessary() {
             for (std::string_view t : types) out[t] = count;
         };
         put(0, {"Optional", "OptionalHasElement", "RandomNormal", "RandomUniform", "Scan", "SequenceEmpty"});
-        put(2, {"Add", "AffineGrid", "And", "ArrayFeatureExtractor", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "CastLike",
-                "CausalConvWithState", "CenterCropPad", "Compress", "Conv", "ConvInteger", "ConvTranspose", "CumProd", "CumSum",
-                "DequantizeLinear", "Div", "Equal", "Expand", "Gather", "GatherElements", "GatherND", "Gemm", "Greater",
-                "GreaterOrEqual", "GridSample", "LayerNormalization", "Less", "LessOrEqual", "MatMul", "MatMulInteger", "MaxUnpool",
-                "Mod", "Mul", "NegativeLogLikelihoodLoss", "Or", "PRelu", "Pow", "QuantizeLinear", "RMSNormalization",
-                "ReverseSequence", "STFT", "SoftmaxCrossEntropyLoss", "Sub", "TensorScatter", "Tile", "Xor"});
-        put(3, {"Adagrad", "Adam", "Attention", "Col2Im", "DeformConv", "GRU", "GroupNormalization", "InstanceNormalization", "LSTM",
-                "LinearAttention", "Momentum", "OneHot", "RNN", "Range", "RoiAlign", "RotaryEmbedding", "Scatter", "ScatterElements",
-                "ScatterND", "Where"});
+        put(2, {"Add",
+                "AffineGrid",
+                "And",
+                "ArrayFeatureExtractor",
+                "BitShift",
+                "BitwiseAnd",
+                "BitwiseOr",
+                "BitwiseXor",
+                "CastLike",
+                "CausalConvWithState",
+                "CenterCropPad",
+                "Compress",
+                "Conv",
+                "ConvInteger",
+                "ConvTranspose",
+                "CumProd",
+                "CumSum",
+                "DequantizeLinear",
+                "Div",
+                "Equal",
+                "Expand",
+                "Gather",
+                "GatherElements",
+                "GatherND",
+                "Gemm",
+                "Greater",
+                "GreaterOrEqual",
+                "GridSample",
+                "LayerNormalization",
+                "Less",
+                "LessOrEqual",
+                "MatMul",
+                "MatMulInteger",
+                "MaxUnpool",
+                "Mod",
+                "Mul",
+                "NegativeLogLikelihoodLoss",
+                "Or",
+                "PRelu",
+                "Pow",
+                "QuantizeLinear",
+                "RMSNormalization",
+                "ReverseSequence",
+                "STFT",
+                "SoftmaxCrossEntropyLoss",
+                "Sub",
+                "TensorScatter",
+                "Tile",
+                "Xor"});
+        put(3, {"Adagrad",
+                "Adam",
+                "Attention",
+                "Col2Im",
+                "DeformConv",
+                "GRU",
+                "GroupNormalization",
+                "InstanceNormalization",
+                "LSTM",
+                "LinearAttention",
+                "Momentum",
+                "OneHot",
+                "RNN",
+                "Range",
+                "RoiAlign",
+                "RotaryEmbedding",
+                "Scatter",
+                "ScatterElements",
+                "ScatterND",
+                "Where"});
         put(5, {"BatchNormalization", "MelWeightMatrix"});
         put(8, {"QLinearConv", "QLinearMatMul"});
         return out;
