@@ -30,6 +30,14 @@ double round_to(DType t, double v) {
     }
 }
 
+// Toward zero, within 64 bits; NaN is 0.
+int64_t truncated(DType t, double v) {
+    if (t == DType::U64 && v >= 0x1p63) return v < 0x1p64 ? static_cast<int64_t>(static_cast<uint64_t>(v)) : -1;
+    if (std::isnan(v)) return 0;
+    return v >= 0x1p63 ? std::numeric_limits<int64_t>::max()
+                       : v < -0x1p63 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(v);
+}
+
 Expr intern_literal(Program& p, DType t, int64_t payload) {
     return p.intern({.op = Op::Literal, .type = {t, 1}, .payload = payload});
 }
@@ -148,7 +156,8 @@ bool applies(BinaryFn f, DType t) {
 }  // namespace
 
 Expr literal(Program& p, DType t, double value) {
-    if (!is_float(t)) return literal_int(p, t, static_cast<int64_t>(value));
+    if (t == DType::Bool) return literal_int(p, t, value != 0);
+    if (!is_float(t)) return literal_int(p, t, truncated(t, value));
     const double v = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : round_to(t, value);
     return intern_literal(p, t, std::bit_cast<int64_t>(v));
 }
@@ -217,7 +226,7 @@ Expr binary(BinaryFn f, Expr a, Expr b) {
             return binary(f, arg(a, 0), b) + arg(a, 1);
         if ((f == BinaryFn::Add || f == BinaryFn::Sub) && nb.op == Op::Binary && nb.binary() == BinaryFn::Add &&
             is_literal(arg(b, 1), &c))
-            return binary(f, a, arg(b, 0)) + broadcast(like_int(b, f == BinaryFn::Add ? c : -c), b.type().lanes);
+            return binary(f, a, arg(b, 0)) + broadcast(like_int(b, f == BinaryFn::Add ? c : *fold_int(UnaryFn::Neg, t, c)), b.type().lanes);
         // Ramps absorb what is the same on every lane.
         if (f == BinaryFn::Add && nb.op == Op::Ramp && na.op != Op::Ramp) return binary(f, b, a);
         if (na.op == Op::Ramp && is_broadcast(b)) {
@@ -278,7 +287,7 @@ Expr cast(Expr x, DType t) {
         // Small integers are exact everywhere; larger ones are left to the emitter, which rounds once.
         const bool negative = v < 0 && !is_unsigned_int(from);
         if (t == DType::Bool) return literal_int(p, t, v != 0);
-        if (is_float(t) && std::abs(v) <= (int64_t{1} << 53) && (v >= 0 || negative))
+        if (is_float(t) && v <= (int64_t{1} << 53) && v >= -(int64_t{1} << 53) && (v >= 0 || negative))
             return literal(p, t, static_cast<double>(v));
         if (is_int(t) && wrap_to(t, v) == v && (!negative || is_signed_int(t)) &&
             (v >= 0 || !is_unsigned_int(from)))

@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "base/tensor.h"
@@ -100,6 +101,34 @@ TEST_P(TargetCpuEmit, UnrolledLoopsAndHoisting) {
     EXPECT_EQ(out[0], 6 * (2 + 6 + 12 + 20 + 30) + 2 * 2);
     run(m, "f", {{in.data(), out.data()}, {0}});
     EXPECT_EQ(out[0], 0);
+}
+
+// A function whose slow way splits the block moves out of the loops that it does not depend on.
+TEST_P(TargetCpuEmit, HoistedFunctionsWithSlowWays) {
+    auto n = b.symbol("n"), angle = b.symbol("angle");
+    auto y = b.param("y", DType::F32, 0, Access::Write);
+    const int lanes = f().lanes(DType::F32);
+    b.function("f", [&] {
+        b.loop("r", 0, n, 1, [&](Expr r) {
+            b.loop("i", 0, b.i64(2 * lanes), lanes, [&](Expr i) {
+                Expr row = unary(UnaryFn::Sin, cast(angle * r, DType::F32));  // of r alone
+                Expr all = unary(UnaryFn::Cos, cast(broadcast(angle, lanes) + 1, DType::F32));
+                b.if_(gt(r, b.i64(0)), [&] { b.store(y, r * (2 * lanes) + i, broadcast(row, lanes) + all); },
+                      [&] { b.store(y, r * (2 * lanes) + i, all * unary(UnaryFn::Tan, cast(ramp(i, 1, lanes), DType::F32))); });
+            });
+        });
+    });
+    auto m = compile_or_fail(p, f());
+    for (int64_t a : {int64_t{1}, int64_t{100}, int64_t{10000000}}) {
+        std::vector<float> out(static_cast<size_t>(3 * 2 * lanes));
+        run(m, "f", {{out.data()}, {3, a}});
+        for (int64_t r = 0; r < 3; ++r)
+            for (int64_t i = 0; i < 2 * lanes; ++i) {
+                const double all = std::cos(static_cast<double>(a + 1));
+                const double want = r > 0 ? std::sin(static_cast<double>(a * r)) + all : all * std::tan(static_cast<double>(i));
+                EXPECT_NEAR(out[static_cast<size_t>(r * 2 * lanes + i)], want, 1e-5 * (1 + std::fabs(want))) << a << " " << r << " " << i;
+            }
+    }
 }
 
 // ---- memory ----

@@ -167,7 +167,15 @@ private:
         }
         return unit && any;
     }
-    LExpr value(ExprId e) { return loop::cast(point_.eval(e, 0), type_); }
+    // A factor on its way into a panel. Subnormal numbers become zero there: each one in a register tile costs the processor
+    // a microcode assist (trained weights are full of them), and all they add is below 2^-126 times the other factor.
+    LExpr value(ExprId e) {
+        const LExpr v = loop::cast(point_.eval(e, 0), type_);
+        if (!is_float(type_)) return v;
+        const double smallest_normal = type_ == DType::F64 ? 0x1p-1022 : 0x1p-126;
+        const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v), loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
+        return loop::select(tiny, loop::broadcast(b_.literal(type_, 0), v.type().lanes), v);
+    }
 
     // dst[base + (panel*panel_depth + k - k0)*mr + r] = A(row, k), zero where row >= end.
     void pack_a(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0, LExpr k1) {
