@@ -21,7 +21,8 @@ void SumAccumulator::add_wild(Bounded x) {
         if (x.e == 0) nan_ = true;
         else err_ = kInf;
     } else if (std::isinf(x.v)) {
-        if (x.e == 0) (x.v > 0 ? plus_ : minus_) = true;
+        if (Rounding::overflown(x)) soft_ = true;
+        if (x.e == 0 || Rounding::overflown(x)) (x.v > 0 ? plus_ : minus_) = true;
         else err_ = kInf;
     } else {
         add(x);
@@ -37,6 +38,7 @@ void SumAccumulator::merge(const SumAccumulator& o) {
     nan_ |= o.nan_;
     plus_ |= o.plus_;
     minus_ |= o.minus_;
+    soft_ |= o.soft_;
 }
 Bounded SumAccumulator::result(double n, const Rounding& c) const {
     if (nan_) return {kNan, 0};
@@ -46,9 +48,10 @@ Bounded SumAccumulator::result(double n, const Rounding& c) const {
     double e = err_ + allowed_steps(n) * c.unit * abs_ + 2 * c.reference * abs_;
     const double plus = high_ > 0 ? (abs_ + sum) / 2 + e : 0, minus = low_ < 0 ? (abs_ - sum) / 2 + e : 0;
     const bool up = !(plus <= c.highest), down = !(minus <= c.highest);
-    if (plus_ && minus_) return {kNan, 0};
-    if (plus_) return {kInf, down ? kInf : 0};
-    if (minus_) return {-kInf, up ? kInf : 0};
+    // A product beyond the range of f64 comes back if fused with a term of the other sign.
+    if (plus_ && minus_) return {kNan, soft_ ? kInf : 0};
+    if (plus_) return {kInf, down || (soft_ && low_ < 0) ? kInf : 0};
+    if (minus_) return {-kInf, up || (soft_ && high_ > 0) ? kInf : 0};
     if (n > 0 && sum == 0) e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
     if (!up && !down) return {sum, e};
     // Some orders overflow on the way; all do, to one infinity, where the sum itself is beyond the range.
@@ -78,6 +81,7 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
         empty_ = false;
         return;
     }
+    x = c_->settle(x);
     if (std::isnan(x.v) && x.e == 0) {  // NaN wins every comparison; the first or last of several is the index
         if (!nan_ || (takes_last(op_) ? position > position_ : position < position_)) position_ = position;
         nan_ = true;

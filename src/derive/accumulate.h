@@ -33,7 +33,7 @@ public:
 private:
     double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
     double low_ = 0, high_ = 0;  // lowest and highest that a term may be: whether all have one sign
-    bool nan_ = false, plus_ = false, minus_ = false;
+    bool nan_ = false, plus_ = false, minus_ = false, soft_ = false;
 };
 
 // Every other reduction of floats. doubt(): a term may or may not count (its condition is uncertain).

@@ -35,16 +35,17 @@ Bounded by_ends(Fn f, Bounded a, double r, const Rounding& c) {
     return {r, sign_open ? c.tiny : e};
 }
 // The same of two arguments: monotone in each, so attained at a corner.
-Bounded by_corners(Fn f, Bounded a, Bounded b, double r) {
+Bounded by_corners(Fn f, Bounded a, Bounded b, double r, const Rounding& c) {
     double e = 0;
-    bool all_nan = std::isnan(r);
+    bool all_nan = std::isnan(r), sign_open = false;
     for (int i = 0; i < 4; ++i) {
         const auto end = [](Bounded y, bool up) { return y.e == 0 ? y.v : up ? y.v + y.e : y.v - y.e; };  // keeps -0
         const double x = at(f, end(a, i & 1), end(b, i & 2));
         all_nan = all_nan && std::isnan(x);
+        sign_open |= std::signbit(x) != std::signbit(r);
         e = std::fmax(e, distance(x, r));
     }
-    return {r, all_nan ? 0 : e};
+    return {r, all_nan ? 0 : r == 0 && e == 0 && sign_open ? c.tiny : e};
 }
 
 Bounded unary(Fn f, Bounded a, const Rounding& c) {
@@ -79,7 +80,7 @@ Bounded quotient_steps(Fn f, Bounded a, Bounded b, double r, const Rounding& c) 
     if (!std::isfinite(r) || !std::isfinite(b.v)) {
         if (std::isnan(r) && a.e == 0 && b.e == 0) return {r, 0};
         if (a.e == 0 && b.e == 0 && f != Fn::FloorDiv && std::isfinite(a.v)) return {r, c.error(r)};
-        return by_corners(f, a, b, r);
+        return by_corners(f, a, b, r, c);
     }
     if (std::fabs(b.v) <= b.e) return {r, kInf};
     // The kernel steps a quotient that was rounded first, which may lift it onto the next integer.
@@ -107,8 +108,13 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     Bounded p{r, 0};
     if (sum) {
         // One that overflows may meet an infinity as an infinity of its own, or fused as a finite number.
+        if (c.overflown(a) || c.overflown(b)) {  // an f64 product: how far beyond the range is not known
+            const double x = f == Fn::Sub ? -b.v : b.v;
+            const bool agree = std::signbit(a.v) == std::signbit(x) || a.v == 0 || x == 0;
+            return {r, agree ? 0 : kInf};
+        }
         if (std::isinf(a.v) || std::isinf(b.v))
-            return c.in_range(std::isinf(a.v) ? b : a) || std::isinf(a.v) == std::isinf(b.v) ? by_corners(f, a, b, r) : Bounded{r, kInf};
+            return c.in_range(std::isinf(a.v) ? b : a) || std::isinf(a.v) == std::isinf(b.v) ? by_corners(f, a, b, r, c) : Bounded{r, kInf};
         p.e = a.e + b.e;
         p.e += c.error(std::fabs(r) + p.e);
         if (!wild) return c.settle(p);
@@ -127,8 +133,9 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     if (f == Fn::FloorDiv || f == Fn::Mod || f == Fn::Fmod) return c.settle(quotient_steps(f, a, b, r, c));
     if (!std::isfinite(r) || !std::isfinite(a.v) || !std::isfinite(b.v)) {
         if (f == Fn::Div && b.e > 0 && std::fabs(b.v) <= b.e) return {r, kInf};
-        p = by_corners(f, a, b, r);
-        return std::isfinite(r) ? Bounded{r, p.e + c.error(std::fabs(r) + p.e, ulps)} : p;
+        if (f == Fn::Mul && std::isinf(r) && std::isfinite(a.v) && std::isfinite(b.v)) return {r, 1};  // f64: see settle
+        p = by_corners(f, a, b, r, c);
+        return std::isfinite(r) && !c.is_zero(p) ? Bounded{r, p.e + c.error(std::fabs(r) + p.e, ulps)} : p;
     }
     switch (f) {
         case Fn::Mul:
@@ -142,7 +149,7 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
             break;
         case Fn::Pow:
             if (a.e > 0 && std::fabs(a.v) <= a.e) p.e = distance(at(f, 0.0, b.v), r);  // the minimum of an even power
-            { const double e = by_corners(f, a, b, r).e; p.e = a.e == 0 && b.e == 0 ? 0 : std::fmax(p.e, e); }
+            { const double e = by_corners(f, a, b, r, c).e; p.e = a.e == 0 && b.e == 0 ? 0 : std::fmax(p.e, e); }
             break;
         case Fn::Atan2: {
             const double e = std::hypot(a.e, b.e), d = std::hypot(a.v, b.v) - e;

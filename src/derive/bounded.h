@@ -41,6 +41,8 @@ struct Rounding {
     bool in_range(Bounded x) const { return std::fabs(x.v) + x.e <= highest; }
     // A zero that is no other number, but whose sign is unknown, is {0, tiny}: no other value of the type is within tiny.
     bool is_zero(Bounded x) const { return x.v == 0 && x.e <= tiny; }
+    // An f64 product beyond the range, which a fused addition may still bring back: {inf, 1}, since no double holds it.
+    static bool overflown(Bounded x) { return std::isinf(x.v) && x.e > 0 && std::isfinite(x.e); }
     // What a register of this type holds: an infinity where the value surely overflows, anything where it may.
     Bounded settle(Bounded x) const;
 };

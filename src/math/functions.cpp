@@ -81,12 +81,13 @@ double propagate_max(double a, double b) {
 }
 double floor_mod(double a, double b) {
     const double r = std::fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    if (r == 0) return std::copysign(r, b);  // the divisor's sign, as for all results
+    return (r < 0) != (b < 0) ? r + b : r;
 }
 
 // Exponentiation by squaring in wrapping 64-bit arithmetic; negative exponents give 0 except for bases 1 and -1.
-int64_t int_pow(int64_t base, int64_t e) {
-    if (e < 0) return base == 1 ? 1 : base == -1 ? (e & 1 ? -1 : 1) : 0;
+int64_t int_pow(int64_t base, int64_t e, bool is_unsigned) {
+    if (!is_unsigned && e < 0) return base == 1 ? 1 : base == -1 ? (e & 1 ? -1 : 1) : 0;
     uint64_t r = 1, b = static_cast<uint64_t>(base);
     for (auto n = static_cast<uint64_t>(e); n; n >>= 1, b *= b)
         if (n & 1) r *= b;
@@ -194,7 +195,7 @@ int64_t apply_int(Fn f, std::span<const int64_t> v, DType t) {
             const int64_t r = a % b;
             return f == Fn::Mod && r != 0 && (r < 0) != (b < 0) ? r + b : r;
         }
-        case Fn::Pow: return w(static_cast<uint64_t>(int_pow(a, u64 && b < 0 ? std::numeric_limits<int64_t>::max() : b)));
+        case Fn::Pow: return w(static_cast<uint64_t>(int_pow(a, b, u64)));
         case Fn::Min: return lt(b, a) ? b : a;
         case Fn::Max: return lt(a, b) ? b : a;
         case Fn::And: return a && b;

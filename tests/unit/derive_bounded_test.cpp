@@ -158,6 +158,24 @@ TEST(DeriveBounded, ProductsOverflowOnlyWhereTheirUserSeesThem) {
     EXPECT_TRUE(std::isinf(difference.e));
     const Bounded sum = f(Fn::Add, big, {1, 0});
     EXPECT_TRUE(std::isinf(sum.v) && sum.e == 0);
+    // In f64 no double holds the product: it is infinite to all but a fused addition of the other sign.
+    const Rounding f64(DType::F64);
+    const auto g = [&](Fn h, Bounded a, Bounded b) {
+        const Bounded v[2] = {a, b};
+        return apply_bounded(h, v, f64);
+    };
+    const Bounded huge = g(Fn::Mul, {1e300, 0}, {1e300, 0});
+    EXPECT_EQ(g(Fn::Add, huge, {-1e308, 0}).e, kInf);
+    EXPECT_EQ(g(Fn::Sub, huge, {-1e308, 0}).e, 0);
+    EXPECT_EQ(g(Fn::Add, huge, {kInf, 0}).v, kInf);
+    EXPECT_EQ(g(Fn::Div, {1, 0}, huge).v, 0);
+    EXPECT_EQ(g(Fn::Div, {1, 0}, huge).e, 0);
+    SumAccumulator s;
+    s.add_wild(huge);
+    s.add_wild({1, 0});
+    EXPECT_EQ(s.result(2, f64).e, 0);
+    s.add_wild({-1, 0});
+    EXPECT_EQ(s.result(3, f64).e, kInf);
     const Bounded half = f(Fn::Add, {3e38, 0}, {3e38, 0});
     EXPECT_TRUE(std::isinf(half.v) && half.e == 0);
 }
@@ -308,6 +326,8 @@ TEST(DeriveAccumulate, ExtremaAndTheirPositions) {
     EXPECT_TRUE(std::isnan(run(ReduceOp::Min, {{1, 0}, {kNan, 0}, {0, 0}}).v));
     EXPECT_FALSE(std::signbit(run(ReduceOp::Max, {{-0.0, 0}, {0, 0}, {-0.0, 0}}).v));
     EXPECT_TRUE(std::signbit(run(ReduceOp::Min, {{0, 0}, {-0.0, 0}, {0, 0}}).v));
+    EXPECT_EQ(run(ReduceOp::ArgMax, {{1, 0}, {1e39, 0}, {2e39, 0}}).v, 1);         // both are infinite in f32
+    EXPECT_EQ(run(ReduceOp::Max, {{1, 0}, {1e39, 1}}).v, kInf);
     EXPECT_EQ(run(ReduceOp::Min, {{1, 0}, {kNan, kInf}}).e, kInf);                // perhaps NaN
     EXPECT_EQ(run(ReduceOp::Max, {}).v, -kInf);
     EXPECT_EQ(run(ReduceOp::Min, {}).v, kInf);

@@ -1,0 +1,160 @@
+#include "verify/operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace opwright::verify {
+using namespace math;
+namespace {
+
+std::string text(const lang::Attribute& a) {
+    const auto list = [](const auto& v, auto each) {
+        std::string r;
+        for (const auto& x : v) r += (r.empty() ? "" : ", ") + each(x);
+        return "[" + r + "]";
+    };
+    const auto quoted = [](const std::string& s) { return '"' + s + '"'; };
+    struct Visitor {
+        decltype(list)& list_;
+        decltype(quoted)& quoted_;
+        std::string operator()(const Sym& s) const { return s.str(); }
+        std::string operator()(double v) const { return fmt::format("{}", v); }
+        std::string operator()(bool v) const { return v ? "true" : "false"; }
+        std::string operator()(const std::string& s) const { return quoted_(s); }
+        std::string operator()(DType t) const { return std::string(opwright::name(t)); }
+        std::string operator()(const std::vector<Sym>& v) const { return list_(v, [](const Sym& s) { return s.str(); }); }
+        std::string operator()(const std::vector<double>& v) const { return list_(v, [](double d) { return fmt::format("{}", d); }); }
+        std::string operator()(const std::vector<std::string>& v) const { return list_(v, quoted_); }
+    };
+    return std::visit(Visitor{list, quoted}, a);
+}
+
+class OperatorCheck {
+public:
+    OperatorCheck(const lang::Library& l, const std::string& op, const Compile& target, const OperatorOptions& o)
+        : library_(l), op_(op), target_(target), options_(o) {
+        report_.name = op;
+    }
+
+    Report run() {
+        const lang::OpDecl* d = library_.find(op_);
+        const auto examples = d ? library_.examples(*d) : Result<std::vector<lang::Example>>(Diagnostic("unknown operator " + op_));
+        if (!examples.ok()) {
+            fail(one_line(examples.error()));
+            return std::move(report_);
+        }
+        bool first = true;
+        for (const lang::Example& e : *examples) {
+            std::set<DType> floats;
+            for (const lang::Argument& a : e.arguments)
+                if (a.present && is_float(a.dtype)) floats.insert(a.dtype);
+            const DType from = floats.empty() ? DType::F32 : *floats.begin();
+            for (DType to : options_.types) {
+                if (floats.empty() && to != options_.types.front()) break;
+                variant(e, from, floats.empty() ? from : to, first && to == options_.types.front());
+            }
+            first = false;
+        }
+        return std::move(report_);
+    }
+
+private:
+    void fail(std::string message) {
+        CaseReport c;
+        c.outcome = Outcome::CompileFailed;
+        c.message = std::move(message);
+        report_.add(std::move(c));
+    }
+
+    // The example with one type in place of another: once as it stands, once with symbols for its extents.
+    void variant(const lang::Example& example, DType from, DType to, bool full) {
+        const bool as_stated = from == to;
+        std::vector<lang::Argument> fixed = example.arguments;
+        std::vector<std::optional<Range>> ranges;
+        for (size_t i = 0; i < fixed.size(); ++i) {
+            if (is_float(fixed[i].dtype) && fixed[i].dtype == from) fixed[i].dtype = to;
+            if (!fixed[i].present) continue;
+            const auto v = i < example.values.size() ? example.values[i] : std::nullopt;
+            ranges.push_back(v ? std::optional<Range>(Range{v->low, v->high}) : std::nullopt);
+        }
+        const auto p = library_.elaborate(op_, fixed, example.attributes);
+        if (!p.ok()) {
+            if (as_stated) fail(one_line(p.error()));
+            else ++report_.rejected;
+            return;
+        }
+        CheckOptions o = options_.check;
+        if (!full) {
+            o.sizes.count = std::max<size_t>(o.sizes.count / 3, 3);
+            thin(o.patterns);
+        }
+        o.sizes.seed = o.seed + static_cast<uint64_t>(to);
+        take(check_program(*p, target_, o, {}, ranges), example, to);
+
+        SymValues base;
+        std::vector<lang::Argument> open = fixed;
+        for (lang::Argument& a : open)
+            for (Sym& s : a.shape)
+                if (const auto c = s.constant(); c && *c != 1) {
+                    const std::string n = fmt::format("n{}", *c);
+                    s = Sym::symbol(n);
+                    base[n] = *c;
+                }
+        if (base.empty()) return;
+        const auto q = library_.elaborate(op_, open, example.attributes);
+        if (q.ok()) return take(check_program(*q, target_, o, base, ranges), example, to);
+        // The declaration needs numbers here: a Program for each size.
+        Program names;
+        for (auto& [n, v] : base) names.add_var(n, Sym::symbol(n));
+        const auto sizes = edge_sizes(names, base, {.tiles = o.sizes.tiles, .max_work = o.sizes.max_work, .count = 12, .seed = o.sizes.seed});
+        for (const SymValues& s : sizes) {
+            std::vector<lang::Argument> at = open;
+            for (lang::Argument& a : at)
+                for (Sym& d : a.shape) d = Sym(evaluate(d, s).value_or(1));
+            const auto program = library_.elaborate(op_, at, example.attributes);
+            if (!program.ok()) {
+                ++report_.rejected;
+                continue;
+            }
+            CheckOptions one = o;
+            thin(one.patterns);
+            take(check_program(*program, target_, one, {}, ranges), example, to);
+        }
+    }
+
+    void thin(std::vector<Pattern>& patterns) {
+        std::vector<Pattern> kept{Pattern::Random};
+        for (size_t i = 0; i < patterns.size(); ++i)
+            if (patterns[i] != Pattern::Random && (i + turn_) % 3 == 0) kept.push_back(patterns[i]);
+        ++turn_;
+        patterns = std::move(kept);
+    }
+
+    void take(Report r, const lang::Example& e, DType t) {
+        const std::string settings = [&] {
+            std::string s;
+            for (auto& [n, a] : e.attributes) s += fmt::format("{}{} = {}", s.empty() ? "; " : ", ", n, text(a));
+            return s;
+        }();
+        if (r.smallest_failure) r.smallest_failure->arguments += settings;
+        for (CaseReport& c : r.failures) c.arguments += settings;
+        if (r.cases) r.types.emplace_back(opwright::name(t));
+        report_.add(r);
+    }
+
+    const lang::Library& library_;
+    const std::string& op_;
+    const Compile& target_;
+    const OperatorOptions& options_;
+    Report report_;
+    size_t turn_ = 0;
+};
+}  // namespace
+
+Report check_operator(const lang::Library& library, const std::string& op, const Compile& target, const OperatorOptions& o) {
+    return OperatorCheck(library, op, target, o).run();
+}
+
+}  // namespace opwright::verify
