@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
 
@@ -10,7 +11,8 @@ namespace {
 
 class Printer {
 public:
-    explicit Printer(const Program& p) : p_(p) {}
+    explicit Printer(const Program& p)
+        : p_(p), let_names_(p.lets.size()), local_names_(p.locals.size()), var_names_(p.variables.size()) {}
 
     std::string expression(ExprId e) {
         std::string text = render(e, 0);
@@ -48,8 +50,21 @@ private:
     void line(const std::string& text) { out_ += fmt::format("{:{}}{}\n", "", 2 * indent_, text); }
 
     void block(const Block& b) {
+        const size_t outer = in_scope_.size();
         for (StmtId s : b) std::visit([&](const auto& x) { statement(x); }, p_.stmt(s));
+        in_scope_.resize(outer);
     }
+
+    // The name as it is, or with a number where an enclosing scope has it.
+    std::string unique(const std::string& name) {
+        std::string result = name;
+        for (int i = 2; std::find(in_scope_.begin(), in_scope_.end(), result) != in_scope_.end(); ++i)
+            result = fmt::format("{}_{}", name, i);
+        in_scope_.push_back(result);
+        return result;
+    }
+    // Names outside of their scope, in programs that do not verify or in parts of programs, are the bare ones.
+    static const std::string& either(const std::string& given, const std::string& bare) { return given.empty() ? bare : given; }
 
     // Names the expressions that the statement uses more than once, on lines of their own, and returns its operands.
     void prepare(std::initializer_list<ExprId> roots) {
@@ -90,12 +105,15 @@ private:
 
     void statement(const For& s) {
         prepare({s.begin, s.end, s.step});
-        std::string text = fmt::format("{} {} in {} .. {}", s.kind == ForKind::Serial ? "for" : "unrolled",
-                                       p_.variable(s.var).name, render(s.begin, 0), render(s.end, 0));
+        const std::string begin = render(s.begin, 0), end = render(s.end, 0);
+        const size_t outer = in_scope_.size();
+        std::string& name = var_names_[static_cast<size_t>(s.var)] = unique(p_.variable(s.var).name);
+        std::string text = fmt::format("{} {} in {} .. {}", s.kind == ForKind::Serial ? "for" : "unrolled", name, begin, end);
         const Node& step = p_.node(s.step);
         if (step.op != Op::Literal || step.payload != 1) text += fmt::format(" step {}", render(s.step, 0));
         finish(text + ":");
         nested(s.body);
+        in_scope_.resize(outer);
     }
     void statement(const If& s) {
         prepare({s.condition});
@@ -107,16 +125,20 @@ private:
     }
     void statement(const Let& s) {
         prepare({s.value});
-        finish(fmt::format("let {}: {} = {}", p_.let(s.let).name, to_string(p_.let(s.let).type), render(s.value, 0)));
+        const std::string value = render(s.value, 0);
+        std::string& name = let_names_[static_cast<size_t>(s.let)] = unique(p_.let(s.let).name);
+        finish(fmt::format("let {}: {} = {}", name, to_string(p_.let(s.let).type), value));
     }
     void statement(const Declare& s) {
         prepare({s.value});
+        const std::string value = render(s.value, 0);
         const Local& l = p_.local(s.local);
-        finish(fmt::format("var {}: {} = {}", l.name, to_string(l.type), render(s.value, 0)));
+        std::string& name = local_names_[static_cast<size_t>(s.local)] = unique(l.name);
+        finish(fmt::format("var {}: {} = {}", name, to_string(l.type), value));
     }
     void statement(const Assign& s) {
         prepare({s.value});
-        finish(fmt::format("{} = {}", p_.local(s.local).name, render(s.value, 0)));
+        finish(fmt::format("{} = {}", name_of(s.local), render(s.value, 0)));
     }
     void statement(const Store& s) {
         prepare({s.offset, s.value, s.mask});
@@ -138,6 +160,8 @@ private:
         finish(fmt::format("error {}", render(s.code, 0)));
     }
     void statement(const Comment& s) { line("# " + s.text); }
+
+    const std::string& name_of(LocalId l) const { return either(local_names_[static_cast<size_t>(l)], p_.local(l).name); }
 
     void nested(const Block& b) {
         ++indent_;
@@ -207,9 +231,9 @@ private:
             case Op::Symbol: return p_.symbol(static_cast<SymbolId>(n.payload)).name;
             case Op::TaskBegin: return "task_begin";
             case Op::TaskEnd: return "task_end";
-            case Op::Var: return p_.variable(static_cast<VarId>(n.payload)).name;
-            case Op::Let: return p_.let(static_cast<LetId>(n.payload)).name;
-            case Op::Local: return p_.local(static_cast<LocalId>(n.payload)).name;
+            case Op::Var: return either(var_names_[static_cast<size_t>(n.payload)], p_.variable(static_cast<VarId>(n.payload)).name);
+            case Op::Let: return either(let_names_[static_cast<size_t>(n.payload)], p_.let(static_cast<LetId>(n.payload)).name);
+            case Op::Local: return name_of(static_cast<LocalId>(n.payload));
             case Op::Broadcast: return render(n.args[0], context);
             case Op::Ramp: return fmt::format("ramp({}, {}, {})", render(n.args[0], 0), n.payload, n.type.lanes);
             case Op::FirstLanes: return fmt::format("first_lanes({}, {})", render(n.args[0], 0), n.type.lanes);
@@ -258,6 +282,7 @@ private:
     const Program& p_;
     std::string out_;
     int indent_ = 0, temporary_count_ = 0;
+    std::vector<std::string> let_names_, local_names_, var_names_, in_scope_;
     std::unordered_map<ExprId, int> uses_;
     std::unordered_map<ExprId, std::string> temporaries_;
 };

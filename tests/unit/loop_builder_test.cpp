@@ -117,6 +117,26 @@ function scale_sum:
     EXPECT_TRUE(verify(p).empty());
 }
 
+TEST_F(LoopBuilder, PrintsEqualNamesApart) {
+    auto y = b.param("y", DType::I64, 0);
+    b.function("f", [&] {
+        LocalRef one = b.local("acc", n * n), two = b.local("acc", m * m);
+        b.loop("i", 0, n, 1, [&](Expr i) {
+            b.loop("i", 0, m, 1, [&](Expr j) { b.set(two, b.get(one) + i * j); });
+        });
+        b.loop("i", 0, n, 1, [&](Expr i) { b.store(y, i, b.get(two)); });
+    });
+    EXPECT_EQ(print(p, p.functions[0]), R"(function f:
+  var acc: i64 = n * n
+  var acc_2: i64 = m * m
+  for i in 0 .. n:
+    for i_2 in 0 .. m:
+      acc_2 = i * i_2 + acc
+  for i in 0 .. n:
+    y[i] = acc_2
+)");
+}
+
 TEST_F(LoopBuilder, PrintsSharedExpressionsOnce) {
     Expr x = cast(n, DType::F32);
     for (int i = 0; i < 40; ++i) x = x * x + x;  // a tree of 3^40 leaves

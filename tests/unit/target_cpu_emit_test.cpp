@@ -131,44 +131,87 @@ TEST_P(TargetCpuEmit, HoistedFunctionsWithSlowWays) {
     }
 }
 
+// Loads that a loop does not change move before it; those that it may change, or may not reach, stay.
+TEST_P(TargetCpuEmit, LoadsBeforeLoops) {
+    auto n = b.symbol("n");
+    auto x = b.param("x", DType::I64, 0, Access::Read), y = b.param("y", DType::I64, 1);
+    auto same = b.param("same", DType::I64, 1, Access::ReadWrite, false), also = b.param("also", DType::I64, 1, Access::ReadWrite, false);
+    auto counter = b.scratch("counter", DType::I64, b.i64(1));
+    Expr zero = b.i64(0);
+    b.function("invariant", [&] {
+        b.store(y, zero, b.i64(0));
+        b.loop("i", 0, n, 1, [&](Expr i) { b.store(counter, zero, b.load(x, zero) * i); });
+        b.loop("i", 0, n, 1, [&](Expr) { b.store(y, zero, b.load(x, zero)); });  // x is null when n is 0
+    });
+    b.function("changed", [&] {
+        b.store(counter, zero, b.i64(0));
+        b.loop("i", 0, n, 1, [&](Expr) {
+            b.unrolled("u", 0, 2, 1, [&](Expr u) { b.store(counter, zero, b.load(counter, zero) + u + 1); });
+        });
+        b.store(y, zero, b.load(counter, zero));
+    });
+    b.function("aliased", [&] { b.loop("i", 0, n, 1, [&](Expr) { b.store(same, zero, b.load(also, zero) + 1); }); });
+    b.function("guarded", [&] {
+        b.loop("i", 0, n, 1, [&](Expr i) { b.if_(lt(n, i), [&] { b.store(y, zero, b.load(x, zero)); }); });
+    });
+    b.function("inner", [&] {
+        b.loop("i", 0, n, 1, [&](Expr i) {
+            b.store(counter, zero, i);
+            b.loop("j", 0, b.i64(2), 1, [&](Expr j) { b.store(y, i * 2 + j, b.load(counter, zero) * 10 + j); });
+        });
+    });
+    auto m = compile_or_fail(p, f());
+    int64_t in = 7;
+    std::vector<int64_t> out(8);
+    run(m, "invariant", {{nullptr, out.data()}, {0}});
+    EXPECT_EQ(out[0], 0);
+    run(m, "invariant", {{&in, out.data()}, {3}});
+    EXPECT_EQ(out[0], 7);
+    run(m, "changed", {{&in, out.data()}, {5}});
+    EXPECT_EQ(out[0], 15);
+    run(m, "aliased", {{&in, out.data()}, {5}});
+    EXPECT_EQ(out[0], 20);
+    run(m, "guarded", {{nullptr, out.data()}, {5}});
+    run(m, "inner", {{&in, out.data()}, {4}});
+    EXPECT_EQ(out, (std::vector<int64_t>{0, 1, 10, 11, 20, 21, 30, 31}));
+}
+
 // ---- memory ----
 
 TEST_P(TargetCpuEmit, StridedLoadsAndStores) {
     for (DType t : {DType::I16, DType::F32}) {
-        for (int lanes : {4, f().lanes(t)}) {
-            for (int64_t stride : {-7, -3, -2, -1, 1, 2, 3, 4, 5, 0}) {
-                Program q;
-                Builder c(q);
-                auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1, Access::Write);
-                auto base = c.symbol("base");
-                c.function("in", [&] { c.store(y, c.i64(0), c.load_strided(x, base, stride, lanes)); });
-                c.function("masked", [&] {
-                    c.store(y, c.i64(0), c.load_strided(x, base, stride, lanes, first_lanes(c.i64(3), lanes), c.literal(t, 9)));
-                });
-                if (stride != 0) {
-                    c.function("out", [&] { c.store_strided(y, base, stride, c.load(x, c.i64(0), lanes)); });
-                    c.function("out_masked", [&] {
-                        c.store_strided(y, base, stride, c.load(x, c.i64(0), lanes), first_lanes(c.i64(3), lanes));
-                    });
-                }
-                auto m = compile_or_fail(q, f());
-                const auto step = static_cast<int64_t>(size_of(t));
-                const int64_t span = (lanes - 1) * std::abs(stride) + 1, first = stride < 0 ? span - 1 : 0;
-                Tensor in(t, {std::max<int64_t>(span, lanes)}), out(t, {std::max<int64_t>(span, lanes)});
-                for (int64_t i = 0; i < in.size(); ++i) in.set_int(i, i % 120);
-                run(m, "in", {{in.data(), out.data()}, {first}});
-                for (int i = 0; i < lanes; ++i) ASSERT_EQ(out.get_int(i), in.get_int(first + i * stride)) << stride << " " << lanes;
-                run(m, "masked", {{in.data(), out.data()}, {first}});
-                for (int i = 0; i < lanes; ++i) ASSERT_EQ(out.get_int(i), i < 3 ? in.get_int(first + i * stride) : 9);
-                if (stride == 0) continue;
-                for (const char* name : {"out", "out_masked"}) {
-                    std::memset(out.data(), 0, static_cast<size_t>(out.size() * step));
-                    run(m, name, {{in.data(), out.data()}, {first}});
-                    for (int64_t i = 0; i < span; ++i) {
-                        const int64_t lane = (i - first) / stride, limit = std::string(name) == "out" ? lanes : 3;
-                        const bool hit = (i - first) % stride == 0 && lane < limit;
-                        ASSERT_EQ(out.get_int(i), hit ? in.get_int(lane) : 0) << name << stride << " " << i;
-                    }
+        const int lanes = f().lanes(t);
+        const std::vector<int64_t> strides{-3, -1, 0, 1, 2, 3, 4, 7};
+        Program q;
+        Builder c(q);
+        auto x = c.param("x", t, 0, Access::Read), y = c.param("y", t, 1, Access::Write);
+        auto base = c.symbol("base");
+        Expr some = first_lanes(c.i64(3), lanes);
+        for (int64_t s : strides) {
+            c.function("in" + std::to_string(s), [&] { c.store(y, c.i64(0), c.load_strided(x, base, s, lanes)); });
+            c.function("in_masked" + std::to_string(s), [&] {
+                c.store(y, c.i64(0), c.load_strided(x, base, s, lanes, some, c.literal(t, 9)));
+            });
+            if (s == 0) continue;
+            c.function("out" + std::to_string(s), [&] { c.store_strided(y, base, s, c.load(x, c.i64(0), lanes)); });
+            c.function("out_masked" + std::to_string(s), [&] { c.store_strided(y, base, s, c.load(x, c.i64(0), lanes), some); });
+        }
+        auto m = compile_or_fail(q, f());
+        for (int64_t s : strides) {
+            const int64_t span = (lanes - 1) * std::abs(s) + 1, first = s < 0 ? span - 1 : 0;
+            Tensor in(t, {std::max<int64_t>(span, lanes)}), out(t, {std::max<int64_t>(span, lanes)});
+            for (int64_t i = 0; i < in.size(); ++i) in.set_int(i, i % 120);
+            const Call call{{in.data(), out.data()}, {first}};
+            for (int limit : {lanes, 3}) {
+                run(m, (limit == 3 ? "in_masked" : "in") + std::to_string(s), call);
+                for (int i = 0; i < lanes; ++i) ASSERT_EQ(out.get_int(i), i < limit ? in.get_int(first + i * s) : 9) << s;
+                if (s == 0) continue;
+                std::memset(out.data(), 0, out.bytes());
+                run(m, (limit == 3 ? "out_masked" : "out") + std::to_string(s), call);
+                for (int64_t i = 0; i < span; ++i) {
+                    const int64_t lane = (i - first) / s;
+                    const bool hit = (i - first) % s == 0 && lane < limit;
+                    ASSERT_EQ(out.get_int(i), hit ? in.get_int(lane) : 0) << limit << " " << s << " " << i;
                 }
             }
         }

@@ -49,13 +49,15 @@ public:
         return i;
     }
 
-private:
     static bool alone(const Buffer& b) { return b.space != Space::Param || b.no_alias; }
+
+private:
     std::vector<llvm::MDNode*> scopes_, others_;
 };
 
 // Emits one function. Pure expressions go as far out as their operands allow: into the open preheader of the outermost
-// loop that does not change them, but never out of an If. Locals are SSA values; loops and Ifs make the phis.
+// loop that does not change them, but never out of an If. Loads go before the innermost loop when nothing in it changes
+// them. Locals are SSA values; loops and Ifs make the phis.
 class FunctionEmitter {
 public:
     FunctionEmitter(Program& p, const Features& f, llvm::Module& m, const AliasScopes& aliases)
@@ -91,6 +93,7 @@ private:
         ScopeKind kind;
         BasicBlock* preheader = nullptr;  // Loop: open block before the loop, run only when the body runs
         std::unordered_map<ExprId, Placed> values;
+        std::vector<BufferId> written = {};  // Loop: buffers that the body stores to
     };
 
     // ---- functions and blocks ----
@@ -230,6 +233,8 @@ private:
         if (p_.impure(e)) {
             auto it = statement_values_.find(e);
             if (it != statement_values_.end()) return it->second;
+            if (n.op == Op::Load || n.op == Op::Gather)
+                if (const int loop = loop_without_change(n)) return load_before(loop, e, n);
             const Placed v{compute(e, n), top()};
             return statement_values_[e] = v;
         }
@@ -263,6 +268,41 @@ private:
     }
 
     int top() const { return static_cast<int>(scopes_.size()) - 1; }
+
+    // The scope of the innermost loop if this load gives the same on all its turns and happens whenever it turns; else 0.
+    int loop_without_change(const Node& n) {
+        int loop = top();
+        while (scopes_[static_cast<size_t>(loop)].kind == ScopeKind::Unrolled) --loop;
+        const Scope& scope = scopes_[static_cast<size_t>(loop)];
+        if (scope.kind != ScopeKind::Loop) return 0;
+        for (ExprId a : n.args)
+            if (a != ExprId::none && (p_.impure(a) || evaluate(a).depth >= loop)) return 0;
+        const bool may_alias = !AliasScopes::alone(p_.buffer(n.buffer));
+        for (BufferId b : scope.written)
+            if (b == n.buffer || (may_alias && !AliasScopes::alone(p_.buffer(b)))) return 0;
+        return loop;
+    }
+
+    Placed load_before(int loop, ExprId e, const Node& n) {
+        auto& values = scopes_[static_cast<size_t>(loop)].values;
+        if (auto it = values.find(e); it != values.end()) return it->second;
+        BasicBlock* here = current_;
+        enter(scopes_[static_cast<size_t>(loop)].preheader);
+        const Placed v{compute(e, n, {}), top()};
+        scopes_[static_cast<size_t>(loop)].preheader = current_;
+        enter(here);
+        return scopes_[static_cast<size_t>(loop)].values[e] = v;
+    }
+
+    void stores(const Block& block, std::vector<BufferId>& out) const {
+        for (StmtId id : block) {
+            const Stmt& s = p_.stmt(id);
+            if (auto* x = std::get_if<Store>(&s)) out.push_back(x->buffer);
+            if (auto* x = std::get_if<Scatter>(&s)) out.push_back(x->buffer);
+            if (auto* x = std::get_if<For>(&s)) stores(x->body, out);
+            if (auto* x = std::get_if<If>(&s)) stores(x->then_body, out), stores(x->else_body, out);
+        }
+    }
 
     MathPlan math_plan(ExprId, const Node& n) {
         auto operand = [&](int i) { return Expr(&p_, n.args[i]); };
@@ -494,6 +534,7 @@ private:
             local(l) = phis.back();
         }
         scopes_.push_back({ScopeKind::Loop, preheader, {}});
+        stores(s.body, scopes_.back().written);
         vars_[static_cast<size_t>(s.var)] = {var, top()};
         block(s.body);
         Value* next = b_.CreateAdd(var, step, "", false, true);
