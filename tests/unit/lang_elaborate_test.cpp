@@ -402,10 +402,10 @@ TEST(LangElaborate, AUsersOperatorHidesOneOfTheLibraryOnlyFromUsers) {
 
 TEST(LangElaborate, SourceThatRunsAwayIsGivenUp) {
     // Every level doubles the equations: 2^20 without a limit.
-    std::string text = "op f0(x[m]) -> y[m]:\n    y[m] = x[m]\n";
+    std::string text = "op g0(x[m]) -> y[m]:\n    y[m] = x[m]\n";
     for (int i = 1; i < 21; ++i)
-        text += "op f" + std::to_string(i) + "(x[m]) -> y[m]:\n    a = f" + std::to_string(i - 1) + "(x)\n    y = f" + std::to_string(i - 1) + "(a)\n";
-    text += "op f(x[m]) -> y[m]:\n    y = f20(x)\n";
+        text += "op g" + std::to_string(i) + "(x[m]) -> y[m]:\n    a = g" + std::to_string(i - 1) + "(x)\n    y = g" + std::to_string(i - 1) + "(a)\n";
+    text += "op f(x[m]) -> y[m]:\n    y = g20(x)\n";
     EXPECT_THAT(Operator(text).error({f32({1}, {1})}), HasSubstr("elaborates to more than 20000 equations"));
 }
 
