@@ -363,6 +363,10 @@ Status Elaborator::bind_ranks(const std::vector<std::vector<BoundArg>>& args, st
 
 // ---- extents
 
+bool Elaborator::not_one(const Sym& extent) const {
+    return extent.known_different(1) || (s_.broadcasting == Broadcasting::Known && !extent.is(1));
+}
+
 // The extent that all dims under one name agree on. What cannot be decided now becomes a requirement.
 Status Elaborator::unify(const std::string& key, const std::vector<Occurrence>& all, Sym& common, const Span& place) {
     const std::string shown = key.substr(0, key.find('#'));
@@ -371,7 +375,9 @@ Status Elaborator::unify(const std::string& key, const std::vector<Occurrence>& 
         if (a.own.known_different(b.own))
             return Diagnostic(fmt::format("`{}` of `{}` is {} in {}, but {} in {}.", shown, op_.name, a.own.str(), a.where, b.own.str(), b.where), place.source ? place : op_.span(op_.name_at, op_.name_end),
                               fmt::format("Give arguments that agree: all dims named `{}` have one extent.", shown));
-        add_requirement(math::equal(a.own, b.own), fmt::format("In `{}`, {} (extent {}) and {} (extent {}) must be equal.", op_.name, a.where, a.own.str(), b.where, b.own.str()));
+        const bool open = (a.broadcast && !a.own.known_different(1)) || (b.broadcast && !b.own.known_different(1));
+        add_requirement(math::equal(a.own, b.own), fmt::format("In `{}`, {} (extent {}) and {} (extent {}) must be equal{}.", op_.name, a.where, a.own.str(), b.where, b.own.str(),
+                                                               open ? "; an extent of 1 is broadcast only where it is known before: state the shapes of the inputs" : ""));
         return ok_status();
     };
     const auto cannot = [&](const Occurrence& a, const Occurrence& b) {
@@ -390,9 +396,9 @@ Status Elaborator::unify(const std::string& key, const std::vector<Occurrence>& 
         common = strict->own;
         for (const Occurrence& o : all) {
             if (!o.broadcast || o.own == common || o.own.is(1)) continue;
-            const bool not_one = o.own.known_different(1), not_same = o.own.known_different(common);
-            if (not_one && not_same) return cannot(*strict, o);
-            if (not_one) OPW_CHECK(agree(*strict, o));
+            const bool must_agree = not_one(o.own), not_same = o.own.known_different(common);
+            if (o.own.known_different(1) && not_same) return cannot(*strict, o);
+            if (must_agree) OPW_CHECK(agree(*strict, o));
             else
                 add_requirement(math::max(math::equal(o.own, 1), math::equal(o.own, common)),
                                 fmt::format("In `{}`, {} (extent {}) must be 1 or equal {} (extent {}).", op_.name, o.where, o.own.str(), strict->where, common.str()));
@@ -407,7 +413,7 @@ Status Elaborator::unify(const std::string& key, const std::vector<Occurrence>& 
             so_far = o;
             continue;
         }
-        const bool a_not_one = so_far.own.known_different(1), b_not_one = o.own.known_different(1), differ = so_far.own.known_different(o.own);
+        const bool a_not_one = not_one(so_far.own), b_not_one = not_one(o.own), differ = so_far.own.known_different(o.own);
         if (a_not_one && b_not_one) {
             if (differ) return cannot(so_far, o);
             OPW_CHECK(agree(so_far, o));

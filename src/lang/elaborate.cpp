@@ -80,8 +80,10 @@ void prune(math::Program& p) {
     p.equations.resize(n);
 }
 
-Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const std::map<std::string, Value>& attributes, const Resolver& r) {
+Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const std::map<std::string, Value>& attributes, Broadcasting broadcasting,
+                          const Resolver& r) {
     Shared s;
+    s.broadcasting = broadcasting;
     s.find = r.find;
     s.operator_names = r.names;
     s.stack = {&op};
@@ -102,13 +104,13 @@ Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const st
             if (!a.present) continue;
             std::string n = op.params[i].name;
             if (op.params[i].variadic) n += std::to_string(t);
-            s.tensor_names.insert(n);
+            s.tensor_names.emplace(n, 2);
             a.id = p.add_tensor(n, a.type, a.shape, math::Role::Input);
         }
     }
     std::vector<OutputSlot> slots;
     for (const Param& o : op.outputs) {
-        s.tensor_names.insert(o.name);
+        s.tensor_names.emplace(o.name, 2);
         slots.push_back({o.name, math::Role::Output});
     }
     Elaborator e(s, op);
@@ -123,7 +125,8 @@ Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const st
 }
 }  // namespace
 
-Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& arguments, const Attributes& attributes, const Resolver& r) {
+Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& arguments, const Attributes& attributes,
+                                Broadcasting broadcasting, const Resolver& r) {
     std::vector<BoundArg> flat;
     for (const Argument& a : arguments) {
         BoundArg b;
@@ -134,7 +137,7 @@ Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& a
     }
     std::map<std::string, Value> given;
     for (const auto& [n, v] : attributes) given.emplace(n, to_value(v));
-    return run(op, std::move(flat), given, r);
+    return run(op, std::move(flat), given, broadcasting, r);
 }
 
 Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const Resolver& r) {
@@ -166,7 +169,7 @@ Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const 
     std::vector<BoundArg> flat;
     for (auto& list : args)
         for (BoundArg& a : list) flat.push_back(std::move(a));
-    return run(op, std::move(flat), given, r);
+    return run(op, std::move(flat), given, Broadcasting::AtRunTime, r);
 }
 
 Result<std::vector<Example>> examples_of(const OpDecl& op) {

@@ -16,7 +16,8 @@ struct Resolver {
     std::function<std::vector<std::string>()> names;
 };
 
-Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& arguments, const Attributes& attributes, const Resolver& r);
+Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& arguments, const Attributes& attributes,
+                                Broadcasting broadcasting, const Resolver& r);
 Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const Resolver& r);
 Result<std::vector<Example>> examples_of(const OpDecl& op);
 Result<Attributes> attributes_of(const OpDecl& op, SourceRef text);

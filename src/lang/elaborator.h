@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "lang/ast.h"
+#include "lang/library.h"
 #include "lang/value.h"
 #include "math/program.h"
 
@@ -20,7 +21,7 @@ namespace opwright::lang {
 
 inline constexpr int kMaxRank = 16;             // dims of a pack, and of a tensor
 inline constexpr size_t kMaxSteps = 2'000'000;  // expressions evaluated in one elaboration
-inline constexpr size_t kMaxEquations = 20'000;
+inline constexpr size_t kMaxEquations = 4096;
 inline constexpr size_t kMaxList = 65'536;      // elements of a list or table
 inline constexpr size_t kMaxCalls = 32;         // operators calling operators
 inline constexpr int64_t kMaxInteger = int64_t{1} << 53;  // of integers known at elaboration: extents, attributes
@@ -76,9 +77,10 @@ struct Shared {
     std::function<const OpDecl*(const std::string&, const OpDecl& from)> find;
     std::function<std::vector<std::string>()> operator_names;
     std::vector<const OpDecl*> stack;
+    Broadcasting broadcasting = Broadcasting::AtRunTime;
     size_t steps = 0;
     uint64_t symbol_limit = 4096;  // nodes of an expression of extents, as a tree
-    std::set<std::string> tensor_names;
+    std::unordered_map<std::string, int> tensor_names;  // taken; with the number to try next for a name like it
     struct VarInfo {
         std::string name, origin;
         bool stated = false, bound = false;
@@ -153,6 +155,7 @@ private:
     struct Slot;
     Status bind_types(const std::vector<std::vector<BoundArg>>& args, const Span& place);
     Status bind_ranks(const std::vector<std::vector<BoundArg>>& args, std::map<std::string, int>& lengths, const Span& place);
+    bool not_one(const math::Sym& extent) const;
     Status unify(const std::string& key, const std::vector<Occurrence>& all, math::Sym& common, const Span& place);
     Result<std::optional<int>> stated_rank(const Expr& e, std::map<std::string, int>& lengths);
     Result<std::vector<Slot>> slots_of(const Param& p, int rank, const std::map<std::string, int>& lengths);

@@ -282,7 +282,7 @@ Result<std::vector<ExprId>> Elaborator::lower(const View& v, const std::vector<V
         if (dim.physical < 0) continue;
         if (dim.broadcast && !(dim.own == dim.extent)) {
             if (dim.own.is(1)) i = p_.integer(0);
-            else i = p_.call(math::Fn::Mul, {i, p_.size(math::min(dim.own - Sym(1), Sym(1)))});
+            else if (s_.broadcasting == Broadcasting::AtRunTime) i = p_.call(math::Fn::Mul, {i, p_.size(math::min(dim.own - Sym(1), Sym(1)))});
         }
         out.push_back(i);
     }

@@ -95,10 +95,11 @@ std::vector<const OpDecl*> Library::declarations_of(const std::string& file) con
     return out;
 }
 
-Result<math::Program> Library::elaborate(const std::string& op, const std::vector<Argument>& arguments, const Attributes& attributes) const {
+Result<math::Program> Library::elaborate(const std::string& op, const std::vector<Argument>& arguments, const Attributes& attributes,
+                                         Broadcasting broadcasting) const {
     const OpDecl* d = find(op);
     if (!d) return unknown(op);
-    return lang::elaborate(*d, arguments, attributes, impl_->resolver());
+    return lang::elaborate(*d, arguments, attributes, broadcasting, impl_->resolver());
 }
 Result<math::Program> Library::elaborate_symbolic(const std::string& op, int pack_rank) const {
     const OpDecl* d = find(op);

@@ -53,6 +53,11 @@ struct Parameter {
     bool variadic = false;  // takes all arguments that are left; the last one
 };
 
+// What becomes of a broadcast dim whose extent is not known while the operator is elaborated. AtRunTime: it may turn out to
+// be 1 or the common extent, and the program serves both. Known: only an extent known to be 1 is broadcast; others must be
+// equal, as a Requirement, which keeps accesses affine and extents simple.
+enum class Broadcasting : uint8_t { AtRunTime, Known };
+
 class Library {
 public:
     // The embedded library, parsed once. A mistake in it is a bug: aborts with the diagnostic.
@@ -70,8 +75,8 @@ public:
     // The operator with concrete ranks, types and attributes as a Program. Errors: unknown operator (with "did you
     // mean"), wrong number, rank, type or extent of an argument (names and extents in notes), unknown or ill-typed
     // attribute, a `require` that is false. Extents that cannot be compared now become Requirements of the Program.
-    Result<math::Program> elaborate(const std::string& op, const std::vector<Argument>& arguments,
-                                    const Attributes& attributes) const;
+    Result<math::Program> elaborate(const std::string& op, const std::vector<Argument>& arguments, const Attributes& attributes,
+                                    Broadcasting broadcasting = Broadcasting::AtRunTime) const;
 
     // As above, with arguments made up from the declaration: every named extent a symbol of that name. Attributes without
     // a default, ranks, dtypes and the optional parameters present are those of the first example, where there is one;

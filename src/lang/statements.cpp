@@ -54,9 +54,12 @@ void Elaborator::add_requirement(Sym value, std::string message) {
 }
 
 std::string Elaborator::fresh_name(const std::string& base) {
-    std::string n = base;
-    for (int i = 2; !s_.tensor_names.insert(n).second; ++i) n = fmt::format("{}_{}", base, i);
-    return n;
+    const auto [it, fresh] = s_.tensor_names.emplace(base, 2);
+    if (fresh) return base;
+    for (int& next = it->second;;) {  // references into the map survive its growth
+        std::string n = fmt::format("{}_{}", base, next++);
+        if (s_.tensor_names.emplace(n, 2).second) return n;
+    }
 }
 
 Result<Dim> Elaborator::stated_range(const Binding& b) {

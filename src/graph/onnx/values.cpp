@@ -130,7 +130,7 @@ Result<std::vector<ValueId>> Importer::emit(const std::string& op, const std::ve
     }
     const auto it = declared_.find(op);
     const lang::Library& library = it != declared_.end() ? *it->second.second : lang::Library::standard();
-    OPW_TRY(math::Program p, library.elaborate(op, arguments, attributes));
+    OPW_TRY(math::Program p, library.elaborate(op, arguments, attributes, lang::Broadcasting::Known));
     Node n;
     // A Program lists the arguments that are there.
     for (ValueId v : inputs)
