@@ -18,6 +18,20 @@ std::shared_ptr<const lang::Library> library_of(const opw_library* l) {
     return {&lang::Library::standard(), [](auto*) {}};
 }
 
+std::string name_of(const lang::Library& l, const lang::OpDecl* d) {
+    for (const std::string& n : l.names())
+        if (l.find(n) == d) return n;
+    return "";
+}
+
+// What can be said against a declaration is said when it is parsed, and not when it first runs: its examples, or, where
+// it has none and no attribute that might need a value, its symbolic form, must elaborate.
+void check(const lang::Library& l, const lang::OpDecl& d, const std::string& name) {
+    const auto examples = value_or_refuse(l.examples(d), OPW_MALFORMED);
+    for (const lang::Example& e : examples) value_or_refuse(l.elaborate(name, e.arguments, e.attributes), OPW_MALFORMED);
+    if (examples.empty() && l.attribute_names(d).empty()) value_or_refuse(l.elaborate_symbolic(name), OPW_MALFORMED);
+}
+
 // Tensors in the order of the parameters. A last parameter that takes several gets all that carry its name.
 std::vector<Tensor> arranged(const Operator& op, const opw_tensor* inputs, size_t count) {
     require(inputs || count == 0, "The inputs must not be NULL.");
@@ -60,9 +74,8 @@ opw_status opw_library_parse(const char* text, const char* name, opw_library** l
         h->library = std::make_shared<lang::Library>();
         const std::string file = name ? name : "<input>";
         if (Status s = h->library->add(std::make_shared<const Source>(Source{file, text})); !s.ok()) refuse(OPW_MALFORMED, s.error());
-        for (const lang::OpDecl* d : h->library->declarations_of(file))
-            for (const std::string& n : h->library->names())
-                if (h->library->find(n) == d) h->names.push_back(n);
+        for (const lang::OpDecl* d : h->library->declarations_of(file)) check(*h->library, *d, name_of(*h->library, d));
+        for (const lang::OpDecl* d : h->library->declarations_of(file)) h->names.push_back(name_of(*h->library, d));
         *library = h.release();
     });
 }

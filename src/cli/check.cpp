@@ -8,6 +8,8 @@
 #include "cli/subject.h"
 #include "derive/shape.h"
 #include "graph/onnx/import.h"
+#include "io/file.h"
+#include "lang/check.h"
 
 namespace opwright::cli {
 namespace {
@@ -42,6 +44,17 @@ json check_operator(const lang::Library& l, const std::string& name, std::vector
     else if (examples.ok() && examples->empty()) errors.push_back(p.error());  // nothing shows that it can be used
     j["ok"] = errors.size() == before;
     return j;
+}
+
+// Says all that can be said of a file of declarations.
+bool declarations_ok(const std::string& path, std::vector<Diagnostic>& errors) {
+    auto text = io::read_file(path, 1 << 24);
+    if (!text.ok()) {
+        errors.push_back(text.error());
+        return false;
+    }
+    errors = lang::check(std::make_shared<const Source>(Source{path, std::move(*text)}));
+    return errors.empty();
 }
 
 json check_model(const std::string& path, std::vector<Diagnostic>& errors) {
@@ -102,6 +115,8 @@ void run(const Flags& f, Context& c) {
                 for (const json& v : j["outputs"]) text += "    output " + value_text(v) + "\n";
                 if (j.contains("needs_value") && !j["needs_value"].empty()) text += "    its structure depends on the values of some inputs; it is compiled when they are given\n";
             }
+        } else if (is_file(target) && !declarations_ok(target, errors)) {
+            // Every error of the file, at once.
         } else if (auto operators = load_operators(target, f.op); operators.ok()) {
             j["operators"] = json::array();
             for (const std::string& n : operators->names) {

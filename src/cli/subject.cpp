@@ -43,8 +43,10 @@ bool given_as_picture(const std::vector<std::string>& items, const std::string& 
 
 bool is_model(const std::string& target) { return io::extension(target) == ".onnx"; }
 
+bool is_file(const std::string& target) { return io::extension(target) == ".op" || target.find('/') != std::string::npos; }
+
 Result<Operators> load_operators(const std::string& target, const std::string& only) {
-    if (io::extension(target) == ".op" || target.find('/') != std::string::npos) {
+    if (is_file(target)) {
         OPW_TRY(std::string text, io::read_file(target, 1 << 24));
         auto library = std::make_shared<lang::Library>();
         OPW_CHECK(library->add(std::make_shared<const Source>(Source{target, std::move(text)})));

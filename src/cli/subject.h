@@ -13,6 +13,7 @@
 namespace opwright::cli {
 
 bool is_model(const std::string& target);         // ends in .onnx
+bool is_file(const std::string& target);          // a file of declarations, and not the name of an operator
 
 // Operators: `operators` of `library`.
 struct Operators {
