@@ -21,7 +21,7 @@ SANITIZED = ROOT / "build-sanitize"
 TESTS = ROOT / "tests"
 # A sanitizer build by clang with coverage hooks serves both the tests and the fuzzers.
 SANITIZER_ARGUMENTS = (
-    "-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_BUILD_TYPE=RelWithDebInfo"
+    "-DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_BUILD_TYPE=RelWithDebInfo"
     " -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DOPWRIGHT_SANITIZE=address,undefined -DOPWRIGHT_FUZZ=ON -DOPWRIGHT_BENCH=OFF"
 )
 FUZZ_SECONDS = int(os.environ.get("OPWRIGHT_FUZZ_SECONDS", "30"))
