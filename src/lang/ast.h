@@ -15,10 +15,10 @@ struct Expr;
 // NAME in BEGIN..END, or a name alone; a pack where written with "...", of the stated rank where given.
 struct Binding {
     std::string name;
-    uint32_t at = 0, at_end = 0;   // place of the name
+    uint32_t at = 0, at_end = 0;  // place of the name
     bool pack = false;
     const Expr* rank = nullptr;
-    const Expr* begin = nullptr;   // both null: a name alone
+    const Expr* begin = nullptr;  // both null: a name alone
     const Expr* end = nullptr;
 };
 
@@ -32,15 +32,15 @@ enum class ExprKind : uint8_t {
     Name,
     Integer,
     Float,
-    String,   // `name` is the text
-    List,     // [args]
-    Unary,    // fn(args[0])
-    Binary,   // fn(args[0], args[1])
-    In,       // args[0] in args[1]
-    Call,     // name(args; settings)
-    Access,   // name[args], with what it means outside
-    Reduce,   // name[bindings where args[1]; settings](args[0]); scans too
-    Expand,   // args[0]...
+    String,     // `name` is the text
+    List,       // [args]
+    Unary,      // fn(args[0])
+    Binary,     // fn(args[0], args[1])
+    In,         // args[0] in args[1]
+    Call,       // name(args; settings)
+    Access,     // name[args], with what it means outside
+    Reduce,     // name[bindings where args[1]; settings](args[0]); scans too
+    Expand,     // args[0]...
     Broadcast,  // ~args[0], in the dims of parameters; args[0] may be an Expand
     Each,       // NAME*, in the dims of a variadic parameter: an extent of its own for every tensor
 };
@@ -48,17 +48,17 @@ enum class ExprKind : uint8_t {
 struct Expr {
     ExprKind kind = ExprKind::Name;
     math::Fn fn = math::Fn::Neg;
-    int height = 1;                      // of the tree below, itself included
-    uint32_t begin = 0, end = 0;         // bytes of the source
+    int height = 1;               // of the tree below, itself included
+    uint32_t begin = 0, end = 0;  // bytes of the source
     std::string name;
     int64_t integer = 0;
     double number = 0;
     std::vector<const Expr*> args;
-    std::vector<Setting> settings;       // Reduce: a setting without a name is the accumulator
+    std::vector<Setting> settings;  // Reduce: a setting without a name is the accumulator
     std::vector<Binding> bindings;
-    std::string outside;                 // Access: the word after "outside", "" without one, "(" for a value
+    std::string outside;  // Access: the word after "outside", "" without one, "(" for a value
     const Expr* outside_value = nullptr;
-    const Expr* rank = nullptr;          // Expand, in dims: the stated rank
+    const Expr* rank = nullptr;  // Expand, in dims: the stated rank
 };
 
 // NAME, or acc(NAME); empty when not stated.
@@ -106,15 +106,15 @@ struct Branch {
 struct Stmt {
     StmtKind kind = StmtKind::Equation;
     uint32_t begin = 0, end = 0;
-    Binding binding;              // Range; Let, Const and For use its name and place
-    TypeRef type;                 // Const; Equation where stated
+    Binding binding;                // Range; Let, Const and For use its name and place
+    TypeRef type;                   // Const; Equation where stated
     std::vector<const Expr*> dims;  // Const
-    const Expr* target = nullptr; // Equation: the Access on the left
-    std::vector<Binding> names;   // Call: what it defines
+    const Expr* target = nullptr;   // Equation: the Access on the left
+    std::vector<Binding> names;     // Call: what it defines
     UpdateOp update = UpdateOp::Set;
-    const Expr* value = nullptr;  // right-hand side; condition of Require
-    std::string text;             // Require: the message; For: the variadic parameter
-    std::vector<Branch> branches; // If; For has one
+    const Expr* value = nullptr;   // right-hand side; condition of Require
+    std::string text;              // Require: the message; For: the variadic parameter
+    std::vector<Branch> branches;  // If; For has one
 };
 
 struct ExampleTensor {
@@ -122,7 +122,7 @@ struct ExampleTensor {
     uint32_t at = 0, at_end = 0;
     TypeRef type;
     std::vector<const Expr*> dims;
-    const Expr* low = nullptr;    // the range of its values, where stated
+    const Expr* low = nullptr;  // the range of its values, where stated
     const Expr* high = nullptr;
 };
 
@@ -142,7 +142,7 @@ struct OpDecl {
     std::vector<TypeConstraint> constraints;
     std::vector<Stmt> body;
     std::vector<ExampleDecl> examples;
-    uint32_t begin = 0, end = 0;            // the whole declaration
+    uint32_t begin = 0, end = 0;  // the whole declaration
     uint32_t name_at = 0, name_end = 0;
 
     Span span(uint32_t b, uint32_t e) const { return {source, b, e}; }
@@ -151,7 +151,7 @@ struct OpDecl {
 
 struct File {
     SourceRef source;
-    std::deque<Expr> exprs;                          // owns the nodes
+    std::deque<Expr> exprs;  // owns the nodes
     std::vector<std::unique_ptr<OpDecl>> ops;
 };
 

@@ -14,14 +14,18 @@ std::vector<Diagnostic> check(SourceRef source) {
     const std::string name = source->name;
     if (!library.add(std::move(source), &out).ok()) return out;
     const auto report = [&](const Diagnostic& d) {
-        const bool known = std::any_of(out.begin(), out.end(), [&](const Diagnostic& o) { return o.message == d.message && o.span.begin == d.span.begin; });
+        const bool known = std::any_of(out.begin(), out.end(), [&](const Diagnostic& o) {
+            return o.message == d.message && o.span.begin == d.span.begin;
+        });
         if (!known) out.push_back(d);
     };
     for (const OpDecl* d : library.declarations_of(name)) {
-        const bool open = std::any_of(d->attributes.begin(), d->attributes.end(), [](const AttributeDecl& a) { return !a.value && a.kind != AttributeKind::Int; });
+        const bool open = std::any_of(d->attributes.begin(), d->attributes.end(),
+                                      [](const AttributeDecl& a) { return !a.value && a.kind != AttributeKind::Int; });
         if (open && d->examples.empty()) {
-            report(Diagnostic(fmt::format("`{}` cannot be checked: it has an attribute without a default and no example.", d->name), d->span(d->name_at, d->name_end),
-                              "Add a line such as: example x = f32[2,3]; axes = [1]."));
+            report(Diagnostic(
+                fmt::format("`{}` cannot be checked: it has an attribute without a default and no example.", d->name),
+                d->span(d->name_at, d->name_end), "Add a line such as: example x = f32[2,3]; axes = [1]."));
             continue;
         }
         auto examples = library.examples(*d);
@@ -39,7 +43,8 @@ std::vector<Diagnostic> check(SourceRef source) {
         if (!good) continue;
         if (auto p = library.elaborate_symbolic(d->name); !p.ok()) report(p.error());
     }
-    std::stable_sort(out.begin(), out.end(), [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
     return out;
 }
 

@@ -24,8 +24,10 @@ Value to_value(const Attribute& a) {
     if (const auto* b = std::get_if<bool>(&a)) return Value::of_condition(*b);
     if (const auto* t = std::get_if<std::string>(&a)) return Value::of_text(*t);
     if (const auto* t = std::get_if<DType>(&a)) return Value::of_type(*t);
-    if (const auto* v = std::get_if<std::vector<Sym>>(&a)) return list(*v, [](const Sym& s) { return Value::of_size(s); });
-    if (const auto* v = std::get_if<std::vector<double>>(&a)) return list(*v, [](double d) { return Value::of_real(d); });
+    if (const auto* v = std::get_if<std::vector<Sym>>(&a))
+        return list(*v, [](const Sym& s) { return Value::of_size(s); });
+    if (const auto* v = std::get_if<std::vector<double>>(&a))
+        return list(*v, [](double d) { return Value::of_real(d); });
     return list(std::get<std::vector<std::string>>(a), [](const std::string& s) { return Value::of_text(s); });
 }
 
@@ -80,8 +82,8 @@ void prune(math::Program& p) {
     p.equations.resize(n);
 }
 
-Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const std::map<std::string, Value>& attributes, Broadcasting broadcasting,
-                          const Resolver& r) {
+Result<math::Program> run(const OpDecl& op, std::vector<BoundArg> flat, const std::map<std::string, Value>& attributes,
+                          Broadcasting broadcasting, const Resolver& r) {
     Shared s;
     s.broadcasting = broadcasting;
     s.find = r.find;
@@ -158,7 +160,8 @@ Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const 
         for (const auto& [n, v] : x.attributes) given.emplace(n, to_value(v));
     } else {
         for (const AttributeDecl& a : op.attributes)
-            if (!a.value && a.kind == AttributeKind::Int) given.emplace(a.name, Value::of_size(Sym::symbol(a.name, std::numeric_limits<int64_t>::min())));
+            if (!a.value && a.kind == AttributeKind::Int)
+                given.emplace(a.name, Value::of_size(Sym::symbol(a.name, std::numeric_limits<int64_t>::min())));
     }
     Shared s;
     s.find = r.find;
@@ -185,16 +188,22 @@ Result<std::vector<Example>> examples_of(const OpDecl& op) {
             bool found = false;
             for (const ExampleTensor& t : d.tensors) {
                 if (t.name != p.name) continue;
-                if (found && !p.variadic) return Diagnostic(fmt::format("The example gives `{}` twice.", t.name), op.span(t.at, t.at_end), "Give it once; only a variadic parameter takes several tensors.");
+                if (found && !p.variadic)
+                    return Diagnostic(fmt::format("The example gives `{}` twice.", t.name), op.span(t.at, t.at_end),
+                                      "Give it once; only a variadic parameter takes several tensors.");
                 found = true;
                 Argument a;
                 const auto type = dtype_from_name(t.type.name);
-                if (!type || t.type.accumulate) return Diagnostic(fmt::format("`{}` is no dtype.", t.type.name), op.span(t.type.begin, t.type.end), "Write f32[2,3].");
+                if (!type || t.type.accumulate)
+                    return Diagnostic(fmt::format("`{}` is no dtype.", t.type.name), op.span(t.type.begin, t.type.end),
+                                      "Write f32[2,3].");
                 a.dtype = *type;
                 for (const Expr* dim : t.dims) {
                     OPW_TRY(Value v, e.eval_static(*dim));
                     const auto c = v.constant_integer();
-                    if (!c || *c < 0) return Diagnostic("An extent of an example is a number that is not negative.", op.span(*dim), "Write f32[2,3].");
+                    if (!c || *c < 0)
+                        return Diagnostic("An extent of an example is a number that is not negative.", op.span(*dim),
+                                          "Write f32[2,3].");
                     a.shape.emplace_back(*c);
                 }
                 std::optional<ValueRange> range;
@@ -203,10 +212,14 @@ Result<std::vector<Example>> examples_of(const OpDecl& op) {
                     const Expr* exprs[2] = {t.low, t.high};
                     for (int i = 0; i < 2; ++i) {
                         OPW_TRY(Value v, e.eval_static(*exprs[i]));
-                        if (!v.is(Kind::Literal)) return Diagnostic("A range of values is given by two numbers.", op.span(*exprs[i]), fmt::format("Write {} = i64[5] in 0..3.", t.name));
+                        if (!v.is(Kind::Literal))
+                            return Diagnostic("A range of values is given by two numbers.", op.span(*exprs[i]),
+                                              fmt::format("Write {} = i64[5] in 0..3.", t.name));
                         ends[i] = v.number;
                     }
-                    if (!(ends[0] < ends[1])) return Diagnostic("This range holds no value.", Span{op.source, t.low->begin, t.high->end}, "Write the lower end first; the upper end is not in the range.");
+                    if (!(ends[0] < ends[1]))
+                        return Diagnostic("This range holds no value.", Span{op.source, t.low->begin, t.high->end},
+                                          "Write the lower end first; the upper end is not in the range.");
                     range = ValueRange{ends[0], ends[1]};
                 }
                 x.arguments.push_back(std::move(a));
@@ -217,7 +230,9 @@ Result<std::vector<Example>> examples_of(const OpDecl& op) {
                 absent.present = false;
                 x.arguments.push_back(absent);
                 x.values.emplace_back();
-                if (!p.optional) return Diagnostic(fmt::format("The example leaves out `{}`, which is not optional.", p.name), x.span, fmt::format("Add {} = f32[...].", p.name));
+                if (!p.optional)
+                    return Diagnostic(fmt::format("The example leaves out `{}`, which is not optional.", p.name),
+                                      x.span, fmt::format("Add {} = f32[...].", p.name));
             }
         }
         for (const ExampleTensor& t : d.tensors) {
@@ -225,14 +240,20 @@ Result<std::vector<Example>> examples_of(const OpDecl& op) {
             for (const Param& p : op.params) names.push_back(p.name);
             if (std::find(names.begin(), names.end(), t.name) != names.end()) continue;
             const std::string near = did_you_mean(t.name, names);
-            return Diagnostic(fmt::format("`{}` has no parameter `{}`.", op.name, t.name), op.span(t.at, t.at_end), near.empty() ? "Attributes follow a ';'." : fmt::format("Did you mean `{}`?", near));
+            return Diagnostic(fmt::format("`{}` has no parameter `{}`.", op.name, t.name), op.span(t.at, t.at_end),
+                              near.empty() ? "Attributes follow a ';'." : fmt::format("Did you mean `{}`?", near));
         }
         for (const Setting& a : d.settings) {
             OPW_TRY(Value v, e.eval_static(*a.value));
             if (v.is(Kind::None)) continue;
             auto attribute = to_attribute(v);
-            if (!attribute) return Diagnostic(fmt::format("The attribute `{}` of the example has no value that an attribute can have.", a.name), op.span(*a.value), "Write a number, a string, true, false, a dtype, or a list of one kind.");
-            if (!x.attributes.emplace(a.name, std::move(*attribute)).second) return Diagnostic(fmt::format("The attribute `{}` is given twice.", a.name), op.span(a.at, a.at_end), "Give it once.");
+            if (!attribute)
+                return Diagnostic(
+                    fmt::format("The attribute `{}` of the example has no value that an attribute can have.", a.name),
+                    op.span(*a.value), "Write a number, a string, true, false, a dtype, or a list of one kind.");
+            if (!x.attributes.emplace(a.name, std::move(*attribute)).second)
+                return Diagnostic(fmt::format("The attribute `{}` is given twice.", a.name), op.span(a.at, a.at_end),
+                                  "Give it once.");
         }
         out.push_back(std::move(x));
     }
@@ -254,8 +275,10 @@ Result<Attributes> attributes_of(const OpDecl& op, SourceRef text) {
     for (const Setting& a : r.settings) {
         const Span place{text, a.at, a.value->end};
         OPW_TRY(Value v, values.eval_static(*a.value));
-        if (out.count(a.name)) return Diagnostic(fmt::format("The attribute `{}` is given twice.", a.name), place, "Give it once.");
-        const auto decl = std::find_if(op.attributes.begin(), op.attributes.end(), [&](const AttributeDecl& d) { return d.name == a.name; });
+        if (out.count(a.name))
+            return Diagnostic(fmt::format("The attribute `{}` is given twice.", a.name), place, "Give it once.");
+        const auto decl = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                       [&](const AttributeDecl& d) { return d.name == a.name; });
         if (decl == op.attributes.end()) {
             const Status unknown = declared.bind_attributes({{a.name, v}}, place);
             return unknown.error();
@@ -263,7 +286,9 @@ Result<Attributes> attributes_of(const OpDecl& op, SourceRef text) {
         if (v.is(Kind::None)) continue;
         OPW_TRY(v, declared.to_attribute(*decl, v, place));
         auto attribute = to_attribute(v);
-        if (!attribute) return Diagnostic(fmt::format("The attribute `{}` has no value that an attribute can have.", a.name), place, "Write a number, a string, true, false, a dtype, or a list of one kind.");
+        if (!attribute)
+            return Diagnostic(fmt::format("The attribute `{}` has no value that an attribute can have.", a.name), place,
+                              "Write a number, a string, true, false, a dtype, or a list of one kind.");
         out.emplace(a.name, std::move(*attribute));
     }
     return out;

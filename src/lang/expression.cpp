@@ -32,10 +32,11 @@ std::optional<Fn> callable(const std::string& s) {
     return std::nullopt;
 }
 
-constexpr const char* kBuiltins[] = {"select",  "clamp", "cast",  "wrap", "bitcast",  "inside", "size",    "rank",      "len",
-                                     "present", "highest", "lowest", "top", "bottom", "eps",    "is_float", "is_int",   "is_signed",
-                                     "is_bool", "acc",   "before", "total", "product", "merge", "permute", "reverse",   "take",
-                                     "drop",    "range", "fill",  "position", "and", "or", "add", "mul"};
+constexpr const char* kBuiltins[] = {"select", "clamp",    "cast",     "wrap",      "bitcast", "inside", "size",
+                                     "rank",   "len",      "present",  "highest",   "lowest",  "top",    "bottom",
+                                     "eps",    "is_float", "is_int",   "is_signed", "is_bool", "acc",    "before",
+                                     "total",  "product",  "merge",    "permute",   "reverse", "take",   "drop",
+                                     "range",  "fill",     "position", "and",       "or",      "add",    "mul"};
 
 std::optional<bool> known(const Sym& s) {
     if (auto c = s.constant()) return *c != 0;
@@ -45,8 +46,9 @@ std::optional<bool> known(const Sym& s) {
 
 Status Elaborator::step(const Expr& e) {
     if (++s_.steps <= kMaxSteps) return ok_status();
-    return error(e, fmt::format("The elaboration of `{}` takes more than {} steps and was given up here.", op_.name, kMaxSteps),
-                 "Lower the ranks or the number of unrolled terms.");
+    return error(
+        e, fmt::format("The elaboration of `{}` takes more than {} steps and was given up here.", op_.name, kMaxSteps),
+        "Lower the ranks or the number of unrolled terms.");
 }
 
 std::string Elaborator::source_of(const Expr& e) const {
@@ -93,12 +95,14 @@ Result<Value> Elaborator::eval(const Expr& e, Want want) {
         case ExprKind::Access: return access(e, want);
         case ExprKind::Reduce: return reduce(e, want);
         case ExprKind::Expand:
-            return error(e, fmt::format("`{}` expands to several values where one is needed.", source_of(e)),
-                         "Expand inside indices, arguments or a list; product(...) and total(...) fold a pack to one value.");
+            return error(
+                e, fmt::format("`{}` expands to several values where one is needed.", source_of(e)),
+                "Expand inside indices, arguments or a list; product(...) and total(...) fold a pack to one value.");
         case ExprKind::Broadcast:
         case ExprKind::Each: break;
     }
-    return error(e, fmt::format("`{}` can stand only in the dims of a parameter.", source_of(e)), "Write the name alone here.");
+    return error(e, fmt::format("`{}` can stand only in the dims of a parameter.", source_of(e)),
+                 "Write the name alone here.");
 }
 
 Result<Value> Elaborator::lookup(const Expr& e) {
@@ -132,18 +136,22 @@ Result<Value> Elaborator::lookup(const Expr& e) {
     if (auto it = views_.find(n); it != views_.end())
         return error(e, fmt::format("The tensor `{}` has no indices here.", n),
                      it->second.dims.empty() ? fmt::format("Write {}[] for the value of a scalar.", n)
-                                             : fmt::format("Write {}[...] with {} ind{}.", n, it->second.dims.size(), it->second.dims.size() == 1 ? "ex" : "ices"));
+                                             : fmt::format("Write {}[...] with {} ind{}.", n, it->second.dims.size(),
+                                                           it->second.dims.size() == 1 ? "ex" : "ices"));
     if (variadic_.count(n))
         return error(e, fmt::format("`{}` is a list of tensors.", n), fmt::format("Go through it: for x in {}:.", n));
-    return error(e, fmt::format("`{}` is not defined in `{}`.", n, op_.name),
-                 known_names_hint(n) + (in_equation_ ? "An index must stand on the left or be reduced; other names need a let."
-                                                     : "Known here are extents, attributes and names defined by let."));
+    return error(
+        e, fmt::format("`{}` is not defined in `{}`.", n, op_.name),
+        known_names_hint(n) + (in_equation_ ? "An index must stand on the left or be reduced; other names need a let."
+                                            : "Known here are extents, attributes and names defined by let."));
 }
 
 Result<Sym> Elaborator::checked_sym(const Expr& e, Sym s) const {
     if (auto c = s.constant(); c && (*c > kMaxInteger || *c < -kMaxInteger))
-        return error(e, fmt::format("`{}` is {}, which is beyond the range of extents and attributes (2**53).", source_of(e), *c),
-                     "Compute with smaller numbers, or with tensors of i64.");
+        return error(
+            e,
+            fmt::format("`{}` is {}, which is beyond the range of extents and attributes (2**53).", source_of(e), *c),
+            "Compute with smaller numbers, or with tensors of i64.");
     if (s.size() > s_.symbol_limit)
         return error(e, fmt::format("`{}` grows into too large an expression of extents.", source_of(e)),
                      "Pass the value as an integer attribute instead.");
@@ -177,9 +185,12 @@ Result<Value> Elaborator::computed(const Expr& e, Value v, Want want) {
                 return Value::of_expr(p_.integer(math::saturate_to(v.number > 0 ? highest(t) : lowest(t), t), t), t);
             }
             if (t == DType::Bool)
-                return error(e, fmt::format("`{}` is a number where a bool is needed.", source_of(e)), "Write true or false, or a comparison.");
+                return error(e, fmt::format("`{}` is a number where a bool is needed.", source_of(e)),
+                             "Write true or false, or a comparison.");
             if (v.real)
-                return error(e, fmt::format("The number {} has a fraction or an exponent, but {} is needed here.", source_of(e), opwright::name(t)),
+                return error(e,
+                             fmt::format("The number {} has a fraction or an exponent, but {} is needed here.",
+                                         source_of(e), opwright::name(t)),
                              "Write an integer, or convert the other side to a floating-point type by cast.");
             const bool fits = t == DType::U64 ? v.integer >= 0
                                               : t == DType::I64 || (static_cast<double>(v.integer) <= highest(t) &&
@@ -200,7 +211,8 @@ Result<Value> Elaborator::computed(const Expr& e, Value v, Want want) {
         case Kind::List: break;
     }
     return error(e, fmt::format("`{}` is {}, where a number is needed.", source_of(e), v.kind_name()),
-                 v.is(Kind::List) ? "Take one of its values, as in list[0], or expand it with '...'." : "Use a number, or compare it in an 'if'.");
+                 v.is(Kind::List) ? "Take one of its values, as in list[0], or expand it with '...'."
+                                  : "Use a number, or compare it in an 'if'.");
 }
 Result<ExprId> Elaborator::as_index(const Expr& e, const Value& v) {
     if (auto s = v.as_sym()) return p_.size(*s);
@@ -254,7 +266,8 @@ Want Elaborator::peek(const Expr& e) const {
             if (auto it = views_.find(e.name); it != views_.end()) return it->second.type;
             return {};
         case ExprKind::Reduce: {
-            if (e.name == "argmax" || e.name == "argmin" || e.name == "argmax_last" || e.name == "argmin_last") return DType::I64;
+            if (e.name == "argmax" || e.name == "argmin" || e.name == "argmax_last" || e.name == "argmin_last")
+                return DType::I64;
             for (const Setting& s : e.settings)
                 if (s.name.empty() && s.value->kind == ExprKind::Name) {
                     if (auto it = types_.find(s.value->name); it != types_.end()) return it->second;
@@ -264,7 +277,8 @@ Want Elaborator::peek(const Expr& e) const {
         }
         case ExprKind::Call: {
             const std::string& n = e.name;
-            if ((n == "cast" || n == "wrap" || n == "bitcast") && e.args.size() == 2 && e.args[1]->kind == ExprKind::Name) {
+            if ((n == "cast" || n == "wrap" || n == "bitcast") && e.args.size() == 2 &&
+                e.args[1]->kind == ExprKind::Name) {
                 const std::string& t = e.args[1]->name;
                 if (auto it = types_.find(t); it != types_.end()) return it->second;
                 if (auto v = values_.find(t); v != values_.end() && v->second.is(Kind::Type)) return v->second.type;
@@ -324,15 +338,19 @@ Result<Value> Elaborator::binary(const Expr& e, Want want) {
 Result<Value> Elaborator::static_binary(const Expr& e, const Value& a, const Value& b) {
     if (is_comparison(e.fn)) return compare_static(e, a, b);
     if (e.fn == Fn::And || e.fn == Fn::Or) {
-        if (a.is(Kind::Condition) && b.is(Kind::Condition)) return Value::of_condition(e.fn == Fn::And ? math::min(a.sym, b.sym) : math::max(a.sym, b.sym));
+        if (a.is(Kind::Condition) && b.is(Kind::Condition))
+            return Value::of_condition(e.fn == Fn::And ? math::min(a.sym, b.sym) : math::max(a.sym, b.sym));
         const bool left = !a.is(Kind::Condition);
-        return error(*e.args[left ? 0 : 1], fmt::format("`{}` is {}, where a condition is needed.", source_of(*e.args[left ? 0 : 1]), (left ? a : b).kind_name()),
+        return error(*e.args[left ? 0 : 1],
+                     fmt::format("`{}` is {}, where a condition is needed.", source_of(*e.args[left ? 0 : 1]),
+                                 (left ? a : b).kind_name()),
                      "Compare it with something.");
     }
     if (a.is(Kind::Literal) && b.is(Kind::Literal)) {
         if (a.real || b.real) {
             if (math::info(e.fn).int_only)
-                return error(e, fmt::format("`{}` takes integers.", e.name), "Write integers without a point or exponent.");
+                return error(e, fmt::format("`{}` takes integers.", e.name),
+                             "Write integers without a point or exponent.");
             return Value::of_real(math::apply(e.fn, std::array{a.number, b.number}));
         }
         int64_t x = a.integer, y = b.integer, r = 0;
@@ -357,40 +375,60 @@ Result<Value> Elaborator::static_binary(const Expr& e, const Value& a, const Val
             case Fn::Pow: {
                 if (y < 0) return Value::of_real(std::pow(a.number, b.number));
                 r = 1;
-                for (int64_t i = 0; i < y && !overflow && r != 0 && !(x == 1 || x == -1); ++i) overflow = __builtin_mul_overflow(r, x, &r);
+                for (int64_t i = 0; i < y && !overflow && r != 0 && !(x == 1 || x == -1); ++i)
+                    overflow = __builtin_mul_overflow(r, x, &r);
                 if (x == 1 || x == -1) r = x == 1 || y % 2 == 0 ? 1 : -1;
                 break;
             }
             default: r = math::apply_int(e.fn, std::array{x, y}, DType::I64); break;
         }
-        if (overflow) return error(e, fmt::format("`{}` does not fit 64 bits.", source_of(e)), "Write floating-point numbers.");
+        if (overflow)
+            return error(e, fmt::format("`{}` does not fit 64 bits.", source_of(e)), "Write floating-point numbers.");
         return Value::of_integer(r);
     }
     const auto x = a.as_sym(), y = b.as_sym();
     if (!x || !y) {
         const bool mixed = (a.is(Kind::Size) && b.is(Kind::Literal)) || (b.is(Kind::Size) && a.is(Kind::Literal));
         if (mixed)
-            return error(e, fmt::format("`{}` mixes an integer of extents or attributes with a floating-point number.", source_of(e)),
-                         fmt::format("Convert the integer: cast({}, f32).", source_of(*e.args[a.is(Kind::Size) ? 0 : 1])));
+            return error(
+                e,
+                fmt::format("`{}` mixes an integer of extents or attributes with a floating-point number.",
+                            source_of(e)),
+                fmt::format("Convert the integer: cast({}, f32).", source_of(*e.args[a.is(Kind::Size) ? 0 : 1])));
         const size_t bad = x ? 1 : 0;
         const Value& v = bad ? b : a;
-        return error(*e.args[bad], fmt::format("`{}` is {}, which has no `{}`.", source_of(*e.args[bad]), v.kind_name(), e.name),
-                     v.is(Kind::List) ? "Work on the elements: (a " + e.name + " b)... applies to each." : "Use numbers here.");
+        return error(
+            *e.args[bad], fmt::format("`{}` is {}, which has no `{}`.", source_of(*e.args[bad]), v.kind_name(), e.name),
+            v.is(Kind::List) ? "Work on the elements: (a " + e.name + " b)... applies to each." : "Use numbers here.");
     }
     switch (e.fn) {
-        case Fn::Add: { OPW_TRY(Sym s, checked_sym(e, *x + *y)); return Value::of_size(s); }
-        case Fn::Sub: { OPW_TRY(Sym s, checked_sym(e, *x - *y)); return Value::of_size(s); }
-        case Fn::Mul: { OPW_TRY(Sym s, checked_sym(e, *x * *y)); return Value::of_size(s); }
+        case Fn::Add: {
+            OPW_TRY(Sym s, checked_sym(e, *x + *y));
+            return Value::of_size(s);
+        }
+        case Fn::Sub: {
+            OPW_TRY(Sym s, checked_sym(e, *x - *y));
+            return Value::of_size(s);
+        }
+        case Fn::Mul: {
+            OPW_TRY(Sym s, checked_sym(e, *x * *y));
+            return Value::of_size(s);
+        }
         case Fn::Div:
         case Fn::FloorDiv:
         case Fn::Mod: {
-            if (y->is(0)) return error(*e.args[1], fmt::format("`{}` divides by zero.", source_of(e)), e.args[1]->kind == ExprKind::Integer ? "Divide by something else." : fmt::format("`{}` is 0 here; require another value.", source_of(*e.args[1])));
+            if (y->is(0))
+                return error(*e.args[1], fmt::format("`{}` divides by zero.", source_of(e)),
+                             e.args[1]->kind == ExprKind::Integer
+                                 ? "Divide by something else."
+                                 : fmt::format("`{}` is 0 here; require another value.", source_of(*e.args[1])));
             OPW_TRY(Sym s, checked_sym(e, e.fn == Fn::Mod ? math::mod(*x, *y) : math::floor_div(*x, *y)));
             return Value::of_size(s);
         }
         case Fn::Pow: {
             const auto n = y->constant();
-            if (!n || *n < 0 || *n > 16) return error(e, "A power of extents needs a constant exponent from 0 to 16.", "Multiply instead.");
+            if (!n || *n < 0 || *n > 16)
+                return error(e, "A power of extents needs a constant exponent from 0 to 16.", "Multiply instead.");
             Sym r = 1;
             for (int64_t i = 0; i < *n; ++i) {
                 OPW_TRY(Sym next, checked_sym(e, r * *x));
@@ -405,7 +443,8 @@ Result<Value> Elaborator::static_binary(const Expr& e, const Value& a, const Val
         return Value::of_size(s);
     }
     if (computing()) return apply(e, e.fn, {a, b}, DType::I64);
-    return error(e, fmt::format("`{}` of extents is not known before run time.", e.name), "Use + - * / // % min max on extents.");
+    return error(e, fmt::format("`{}` of extents is not known before run time.", e.name),
+                 "Use + - * / // % min max on extents.");
 }
 
 Result<Value> Elaborator::compare_static(const Expr& e, const Value& a, const Value& b) {
@@ -424,10 +463,15 @@ Result<Value> Elaborator::compare_static(const Expr& e, const Value& a, const Va
             if (a.list->size() != b.list->size()) return equal_if(false);
             for (size_t i = 0; i < a.list->size(); ++i) {
                 const Value &x = (*a.list)[i], &y = (*b.list)[i];
-                if (const auto s = x.as_sym(), t = y.as_sym(); s && t) all = math::min(all, math::equal(*s, *t));
-                else if (x.is(Kind::Literal) && y.is(Kind::Literal)) all = math::min(all, Sym(x.number == y.number));
-                else if (x.is(Kind::Text) && y.is(Kind::Text)) all = math::min(all, Sym(x.text == y.text));
-                else return error(e, fmt::format("`{}` compares lists of values that cannot be compared.", source_of(e)), "Compare element by element.");
+                if (const auto s = x.as_sym(), t = y.as_sym(); s && t)
+                    all = math::min(all, math::equal(*s, *t));
+                else if (x.is(Kind::Literal) && y.is(Kind::Literal))
+                    all = math::min(all, Sym(x.number == y.number));
+                else if (x.is(Kind::Text) && y.is(Kind::Text))
+                    all = math::min(all, Sym(x.text == y.text));
+                else
+                    return error(e, fmt::format("`{}` compares lists of values that cannot be compared.", source_of(e)),
+                                 "Compare element by element.");
             }
             return Value::of_condition(e.fn == Fn::Eq ? all : Sym(1) - all);
         }
@@ -449,18 +493,27 @@ Result<Value> Elaborator::compare_static(const Expr& e, const Value& a, const Va
         if (auto c = v.constant_integer()) return static_cast<double>(*c);
         return std::nullopt;
     };
-    if (auto i = number(a), j = number(b); i && j) return Value::of_condition(math::apply(e.fn, std::array{*i, *j}) != 0);
-    return error(e, fmt::format("`{}` compares {} with {}.", source_of(e), a.kind_name(), b.kind_name()), "Compare values of one kind.");
+    if (auto i = number(a), j = number(b); i && j)
+        return Value::of_condition(math::apply(e.fn, std::array{*i, *j}) != 0);
+    return error(e, fmt::format("`{}` compares {} with {}.", source_of(e), a.kind_name(), b.kind_name()),
+                 "Compare values of one kind.");
 }
 
 Result<Value> Elaborator::apply(const Expr& e, Fn fn, std::vector<Value> args, Want want) {
-    const auto place = [&](size_t i) -> const Expr& { return i < e.args.size() && e.args[i]->kind != ExprKind::Expand ? *e.args[i] : e; };
-    const std::string shown = math::info(fn).op.empty() || e.kind == ExprKind::Call ? std::string(math::info(fn).name) : std::string(math::info(fn).op);
+    const auto place = [&](size_t i) -> const Expr& {
+        return i < e.args.size() && e.args[i]->kind != ExprKind::Expand ? *e.args[i] : e;
+    };
+    const std::string shown = math::info(fn).op.empty() || e.kind == ExprKind::Call ? std::string(math::info(fn).name)
+                                                                                    : std::string(math::info(fn).op);
     if (!computing()) {
         for (size_t i = 0; i < args.size(); ++i)
             if (args[i].is(Kind::List) || args[i].is(Kind::Text) || args[i].is(Kind::Type) || args[i].is(Kind::None))
-                return error(place(i), fmt::format("`{}` is {}, which has no `{}`.", source_of(place(i)), args[i].kind_name(), shown), "Use a number here.");
-        return error(e, fmt::format("`{}` is not known before run time.", source_of(e)), "Here only extents, attributes and numbers can stand.");
+                return error(
+                    place(i),
+                    fmt::format("`{}` is {}, which has no `{}`.", source_of(place(i)), args[i].kind_name(), shown),
+                    "Use a number here.");
+        return error(e, fmt::format("`{}` is not known before run time.", source_of(e)),
+                     "Here only extents, attributes and numbers can stand.");
     }
     // The type is that of the first operand that has one; literals take it.
     Want type;
@@ -480,8 +533,9 @@ Result<Value> Elaborator::apply(const Expr& e, Fn fn, std::vector<Value> args, W
         } else if (*t != *type && !math::info(fn).bool_args) {
             const std::string a = source_of(place(typed)), b = source_of(place(i));
             const bool to_first = is_float(*type) || !is_float(*t);
-            return error(e, fmt::format("`{}` is {} and `{}` is {}, but both sides of `{}` must have one type.", a, opwright::name(*type), b,
-                                        opwright::name(*t), shown),
+            return error(e,
+                         fmt::format("`{}` is {} and `{}` is {}, but both sides of `{}` must have one type.", a,
+                                     opwright::name(*type), b, opwright::name(*t), shown),
                          to_first ? fmt::format("Convert one of them, as in cast({}, {}).", b, opwright::name(*type))
                                   : fmt::format("Convert one of them, as in cast({}, {}).", a, opwright::name(*t)));
         }
@@ -499,13 +553,19 @@ Result<Value> Elaborator::apply(const Expr& e, Fn fn, std::vector<Value> args, W
         OPW_TRY(Value v, computed(place(i), std::move(args[i]), type));
         const std::string text = source_of(place(i));
         if (f.bool_args && v.type != DType::Bool)
-            return error(place(i), fmt::format("`{}` takes bools, and `{}` is {}.", shown, text, opwright::name(v.type)), fmt::format("Compare it, as in {} != 0.", text));
+            return error(place(i),
+                         fmt::format("`{}` takes bools, and `{}` is {}.", shown, text, opwright::name(v.type)),
+                         fmt::format("Compare it, as in {} != 0.", text));
         if (f.float_only && !is_float(v.type))
-            return error(place(i), fmt::format("`{}` takes floating-point numbers, and `{}` is {}.", shown, text, opwright::name(v.type)),
-                         fmt::format("Convert it, as in cast({}, f32), or restrict the type: where T in float.", text));
+            return error(
+                place(i),
+                fmt::format("`{}` takes floating-point numbers, and `{}` is {}.", shown, text, opwright::name(v.type)),
+                fmt::format("Convert it, as in cast({}, f32), or restrict the type: where T in float.", text));
         if (f.int_only && !is_int(v.type))
-            return error(place(i), fmt::format("`{}` takes integers, and `{}` is {}.", shown, text, opwright::name(v.type)),
-                         is_float(v.type) ? fmt::format("Convert it, as in cast({}, i32).", text) : "Use 'and', 'or', 'not' on bools.");
+            return error(place(i),
+                         fmt::format("`{}` takes integers, and `{}` is {}.", shown, text, opwright::name(v.type)),
+                         is_float(v.type) ? fmt::format("Convert it, as in cast({}, i32).", text)
+                                          : "Use 'and', 'or', 'not' on bools.");
         if (!f.bool_args && v.type == DType::Bool && fn != Fn::Eq && fn != Fn::Ne)
             return error(place(i), fmt::format("`{}` takes numbers, and `{}` is bool.", shown, text),
                          fmt::format("Convert it, as in cast({}, i32), or use 'and', 'or', 'not'.", text));
@@ -520,11 +580,16 @@ Result<Value> Elaborator::membership(const Expr& e) {
     OPW_TRY(Value x, eval(*e.args[0], {}));
     if (const Expr& c = *e.args[1]; c.kind == ExprKind::Name && is_dtype_class(c.name) && !values_.count(c.name)) {
         if (x.is(Kind::Type)) return Value::of_condition(in_dtype_class(c.name, x.type));
-        return error(*e.args[0], fmt::format("`{}` is {}, and `{}` is a class of dtypes.", source_of(*e.args[0]), x.kind_name(), c.name), "Ask about a dtype variable: T in float.");
+        return error(
+            *e.args[0],
+            fmt::format("`{}` is {}, and `{}` is a class of dtypes.", source_of(*e.args[0]), x.kind_name(), c.name),
+            "Ask about a dtype variable: T in float.");
     }
     OPW_TRY(Value list, eval(*e.args[1], {}));
     if (!list.is(Kind::List))
-        return error(*e.args[1], fmt::format("`{}` is {}, and `in` needs a list.", source_of(*e.args[1]), list.kind_name()), "Write x in [a, b].");
+        return error(*e.args[1],
+                     fmt::format("`{}` is {}, and `in` needs a list.", source_of(*e.args[1]), list.kind_name()),
+                     "Write x in [a, b].");
     Sym any = 0;
     Expr equality = e;
     equality.fn = Fn::Eq;
@@ -541,13 +606,16 @@ Result<Value> Elaborator::membership(const Expr& e) {
 
 Status Elaborator::arity(const Expr& e, size_t n) const {
     if (e.args.size() == n) return ok_status();
-    return error(e, fmt::format("`{}` takes {} argument{}, but {} {} given.", e.name, n, n == 1 ? "" : "s", e.args.size(), e.args.size() == 1 ? "is" : "are"),
+    return error(e,
+                 fmt::format("`{}` takes {} argument{}, but {} {} given.", e.name, n, n == 1 ? "" : "s", e.args.size(),
+                             e.args.size() == 1 ? "is" : "are"),
                  fmt::format("Give it {}.", n == 1 ? "one" : std::to_string(n)));
 }
 Result<DType> Elaborator::type_argument(const Expr& e) {
     OPW_TRY(Value v, eval(e, {}));
     if (v.is(Kind::Type)) return v.type;
-    return error(e, fmt::format("`{}` is {}, where a dtype is needed.", source_of(e), v.kind_name()), "Write a dtype such as f32, or a dtype variable such as T.");
+    return error(e, fmt::format("`{}` is {}, where a dtype is needed.", source_of(e), v.kind_name()),
+                 "Write a dtype such as f32, or a dtype variable such as T.");
 }
 
 Result<Value> Elaborator::function(const Expr& e, Want want) {
@@ -557,7 +625,9 @@ Result<Value> Elaborator::function(const Expr& e, Want want) {
     OPW_TRY(Value q, pack_function(e, known_name));
     if (known_name) return q;
     if (const auto fn = callable(e.name)) {
-        if (!e.settings.empty()) return error(e, fmt::format("The function `{}` has no attributes.", e.name), "Remove what follows the ';'.");
+        if (!e.settings.empty())
+            return error(e, fmt::format("The function `{}` has no attributes.", e.name),
+                         "Remove what follows the ';'.");
         Want side;
         for (const Expr* a : e.args)
             if (!side) side = peek(*a);
@@ -566,7 +636,9 @@ Result<Value> Elaborator::function(const Expr& e, Want want) {
         const size_t n = math::info(*fn).arity;
         const bool folds = (*fn == Fn::Min || *fn == Fn::Max) && !args.empty();
         if (args.size() != n && !folds)
-            return error(e, fmt::format("`{}` takes {} argument{}, but {} {} given.", e.name, n, n == 1 ? "" : "s", args.size(), args.size() == 1 ? "is" : "are"),
+            return error(e,
+                         fmt::format("`{}` takes {} argument{}, but {} {} given.", e.name, n, n == 1 ? "" : "s",
+                                     args.size(), args.size() == 1 ? "is" : "are"),
                          fmt::format("Give it {}.", n == 1 ? "one" : std::to_string(n)));
         if (folds) {
             Value all = args[0];
@@ -608,12 +680,16 @@ Result<Value> Elaborator::function(const Expr& e, Want want) {
     std::vector<std::string> names = s_.operator_names();
     for (const char* b : kBuiltins) names.emplace_back(b);
     for (int i = 0; i < math::kFnCount; ++i)
-        if (callable(std::string(math::info(static_cast<Fn>(i)).name))) names.emplace_back(math::info(static_cast<Fn>(i)).name);
+        if (callable(std::string(math::info(static_cast<Fn>(i)).name)))
+            names.emplace_back(math::info(static_cast<Fn>(i)).name);
     const std::string near = did_you_mean(e.name, names);
     std::string next = near.empty() ? "" : "Did you mean `" + near + "`? ";
-    if (is_reduction(e.name)) next = fmt::format("A reduction names its indices: {}[i](...). ", e.name);
-    else if (views_.count(e.name)) next = fmt::format("`{0}` is a tensor: write {0}[...]. ", e.name);
-    return error(e, fmt::format("`{}` is neither a function nor an operator.", e.name), next + "The page docs/language.md lists the functions.");
+    if (is_reduction(e.name))
+        next = fmt::format("A reduction names its indices: {}[i](...). ", e.name);
+    else if (views_.count(e.name))
+        next = fmt::format("`{0}` is a tensor: write {0}[...]. ", e.name);
+    return error(e, fmt::format("`{}` is neither a function nor an operator.", e.name),
+                 next + "The page docs/language.md lists the functions.");
 }
 
 Result<Value> Elaborator::select(const Expr& e, Want want) {
@@ -627,12 +703,14 @@ Result<Value> Elaborator::select(const Expr& e, Want want) {
     OPW_TRY(Value a, eval(*e.args[1], side));
     OPW_TRY(Value b, eval(*e.args[2], side));
     if (c.is(Kind::Condition))
-        if (const auto x = a.as_sym(), y = b.as_sym(); x && y && (a.is(Kind::Size) || b.is(Kind::Size) || !in_equation_)) {
+        if (const auto x = a.as_sym(), y = b.as_sym();
+            x && y && (a.is(Kind::Size) || b.is(Kind::Size) || !in_equation_)) {
             OPW_TRY(Sym s, checked_sym(e, math::select(c.sym, *x, *y)));
             return Value::of_size(s);
         }
     if (!computing())
-        return error(*e.args[0], fmt::format("`{}` is not known before run time.", source_of(*e.args[0])), "Here only extents, attributes and numbers can stand.");
+        return error(*e.args[0], fmt::format("`{}` is not known before run time.", source_of(*e.args[0])),
+                     "Here only extents, attributes and numbers can stand.");
     OPW_TRY(ExprId condition, as_bool(*e.args[0], c));
     const auto type_of_value = [](const Value& v) -> Want {
         if (v.is(Kind::Computed)) return v.type;
@@ -647,11 +725,14 @@ Result<Value> Elaborator::select(const Expr& e, Want want) {
     OPW_TRY(Value x, computed(*e.args[1], a, type));
     OPW_TRY(Value y, computed(*e.args[2], b, type));
     if (x.type != y.type)
-        return error(e, fmt::format("`{}` is {} and `{}` is {}, but both values of `select` must have one type.", source_of(*e.args[1]),
-                                    opwright::name(x.type), source_of(*e.args[2]), opwright::name(y.type)),
-                     fmt::format("Convert one of them, as in cast({}, {}).", source_of(*e.args[2]), opwright::name(x.type)));
+        return error(
+            e,
+            fmt::format("`{}` is {} and `{}` is {}, but both values of `select` must have one type.",
+                        source_of(*e.args[1]), opwright::name(x.type), source_of(*e.args[2]), opwright::name(y.type)),
+            fmt::format("Convert one of them, as in cast({}, {}).", source_of(*e.args[2]), opwright::name(x.type)));
     const bool raw = p_.expr(x.expr).dtype == p_.expr(y.expr).dtype;
-    return Value::of_expr(p_.select(condition, raw ? x.expr : widen(x), raw ? y.expr : widen(y)), x.type, index && x.type == DType::I64);
+    return Value::of_expr(p_.select(condition, raw ? x.expr : widen(x), raw ? y.expr : widen(y)), x.type,
+                          index && x.type == DType::I64);
 }
 
 Result<Value> Elaborator::cast(const Expr& e, bool wraps) {
@@ -662,18 +743,28 @@ Result<Value> Elaborator::cast(const Expr& e, bool wraps) {
     if (!in_equation_) {
         if (t == DType::I64 && v.is(Kind::Size)) return v;
         std::optional<double> number;
-        if (v.is(Kind::Literal)) number = v.number;
-        else if (auto c = v.constant_integer()) number = static_cast<double>(*c);
-        if (!number && !in_let_) return error(of, fmt::format("`{}` is {} and cannot be converted before run time.", source_of(of), v.kind_name()), "Convert it inside an equation.");
+        if (v.is(Kind::Literal))
+            number = v.number;
+        else if (auto c = v.constant_integer())
+            number = static_cast<double>(*c);
+        if (!number && !in_let_)
+            return error(
+                of, fmt::format("`{}` is {} and cannot be converted before run time.", source_of(of), v.kind_name()),
+                "Convert it inside an equation.");
         if (number && is_float(t)) return Value::of_real(*number);
         if (number && t == DType::Bool) return Value::of_condition(*number != 0);
-        if (number && !v.real && v.is(Kind::Literal)) return Value::of_integer(wraps ? math::wrap_to(v.integer, t) : std::clamp(v.integer, math::saturate_to(lowest(t), t), math::saturate_to(highest(t), t)));
+        if (number && !v.real && v.is(Kind::Literal))
+            return Value::of_integer(
+                wraps ? math::wrap_to(v.integer, t)
+                      : std::clamp(v.integer, math::saturate_to(lowest(t), t), math::saturate_to(highest(t), t)));
         if (number) return Value::of_integer(math::saturate_to(*number, t));
     }
     if (v.is(Kind::Literal)) {
         if (!v.real && is_int(t)) {
             if (wraps) return Value::of_expr(p_.integer(v.integer, t), t);
-            const int64_t low = math::saturate_to(lowest(t), t), high = t == DType::U64 ? std::numeric_limits<int64_t>::max() : math::saturate_to(highest(t), t);
+            const int64_t low = math::saturate_to(lowest(t), t), high = t == DType::U64
+                                                                            ? std::numeric_limits<int64_t>::max()
+                                                                            : math::saturate_to(highest(t), t);
             return Value::of_expr(p_.integer(std::clamp(v.integer, low, high), t), t);
         }
         if (is_float(t)) return Value::of_expr(p_.literal(v.number, t), t);
@@ -682,7 +773,10 @@ Result<Value> Elaborator::cast(const Expr& e, bool wraps) {
     OPW_TRY(Value c, computed(of, v, {}));
     if (wraps) {
         if (is_float(c.type) || is_float(t))
-            return error(e, fmt::format("`wrap` keeps the low bits of integers, and `{}` is {}.", source_of(is_float(c.type) ? of : *e.args[1]), opwright::name(is_float(c.type) ? c.type : t)),
+            return error(e,
+                         fmt::format("`wrap` keeps the low bits of integers, and `{}` is {}.",
+                                     source_of(is_float(c.type) ? of : *e.args[1]),
+                                     opwright::name(is_float(c.type) ? c.type : t)),
                          "Use cast, which rounds and saturates.");
         return Value::of_expr(p_.wrap(c.expr, t), t);
     }
@@ -697,9 +791,12 @@ Result<Value> Elaborator::bitcast(const Expr& e) {
     if (!computing()) return error(e, "`bitcast` is not known before run time.", "Use it inside an equation.");
     OPW_TRY(Value c, computed(*e.args[0], v, {}));
     if (size_of(c.type) != size_of(t))
-        return error(e, fmt::format("`{}` is {} of {} bytes, and {} has {}.", source_of(*e.args[0]), opwright::name(c.type), size_of(c.type), opwright::name(t), size_of(t)),
+        return error(e,
+                     fmt::format("`{}` is {} of {} bytes, and {} has {}.", source_of(*e.args[0]),
+                                 opwright::name(c.type), size_of(c.type), opwright::name(t), size_of(t)),
                      "Bitcast between types of one size.");
-    if (t == DType::Bool || c.type == DType::Bool) return error(e, "`bitcast` from or to bool has no meaning.", "Use cast, or compare with 0.");
+    if (t == DType::Bool || c.type == DType::Bool)
+        return error(e, "`bitcast` from or to bool has no meaning.", "Use cast, or compare with 0.");
     return Value::of_expr(p_.bitcast(narrow(c), t), t);
 }
 
@@ -732,18 +829,23 @@ Result<Value> Elaborator::builtin(const Expr& e, Want want, bool& known_name) {
         if (a.kind == ExprKind::Name) {
             if (absent_.count(a.name)) return Value::of_condition(0);
             if (views_.count(a.name)) return Value::of_condition(1);
-            if (auto it = values_.find(a.name); it != values_.end()) return Value::of_condition(!it->second.is(Kind::None));
+            if (auto it = values_.find(a.name); it != values_.end())
+                return Value::of_condition(!it->second.is(Kind::None));
         }
-        return error(a, fmt::format("`present` asks for a parameter or an attribute, and `{}` is neither.", source_of(a)),
-                     a.kind == ExprKind::Name ? known_names_hint(a.name) + "Name an optional parameter." : "Name an optional parameter.");
+        return error(a,
+                     fmt::format("`present` asks for a parameter or an attribute, and `{}` is neither.", source_of(a)),
+                     a.kind == ExprKind::Name ? known_names_hint(a.name) + "Name an optional parameter."
+                                              : "Name an optional parameter.");
     }
     if (n == "size") return extent(e);
     if (n == "rank" || n == "len") {
         OPW_CHECK(arity(e, 1));
         const Expr& a = *e.args[0];
         if (a.kind == ExprKind::Name) {
-            if (auto it = variadic_.find(a.name); it != variadic_.end()) return Value::of_size(static_cast<int64_t>(it->second.size()));
-            if (auto it = views_.find(a.name); it != views_.end()) return Value::of_size(static_cast<int64_t>(it->second.dims.size()));
+            if (auto it = variadic_.find(a.name); it != variadic_.end())
+                return Value::of_size(static_cast<int64_t>(it->second.size()));
+            if (auto it = views_.find(a.name); it != views_.end())
+                return Value::of_size(static_cast<int64_t>(it->second.dims.size()));
         }
         // A pack of dims counts whether or not its indices are in force.
         const Expr& base = a.kind == ExprKind::Expand ? *a.args[0] : a;
@@ -760,23 +862,34 @@ Result<Value> Elaborator::builtin(const Expr& e, Want want, bool& known_name) {
         OPW_TRY(DType t, type_argument(*e.args[0]));
         const bool up = n == "highest" || n == "top";
         if (n == "eps") {
-            if (!is_float(t)) return error(e, fmt::format("`eps` is of floating-point types, and {} is none.", opwright::name(t)), "Restrict the type: where T in float.");
+            if (!is_float(t))
+                return error(e, fmt::format("`eps` is of floating-point types, and {} is none.", opwright::name(t)),
+                             "Restrict the type: where T in float.");
             const double eps = 2 * unit_roundoff(t);
             return in_equation_ ? Value::of_expr(p_.literal(eps, compute_type(t)), t) : Value::of_real(eps);
         }
         if (is_float(t)) {
-            const double v = (n == "top" || n == "bottom") ? std::numeric_limits<double>::infinity() * (up ? 1 : -1) : up ? highest(t) : lowest(t);
+            const double v = (n == "top" || n == "bottom") ? std::numeric_limits<double>::infinity() * (up ? 1 : -1)
+                             : up                          ? highest(t)
+                                                           : lowest(t);
             return in_equation_ ? Value::of_expr(p_.literal(v, compute_type(t)), t) : Value::of_real(v);
         }
-        const int64_t v = t == DType::Bool ? up : t == DType::U64 ? (up ? -1 : 0) : math::saturate_to(up ? highest(t) : lowest(t), t);
+        const int64_t v = t == DType::Bool  ? up
+                          : t == DType::U64 ? (up ? -1 : 0)
+                                            : math::saturate_to(up ? highest(t) : lowest(t), t);
         if (in_equation_) return Value::of_expr(p_.integer(v, t), t);
-        if (t == DType::U64 && up) return error(e, "The highest u64 does not fit the integers known before run time.", "Use it inside an equation.");
+        if (t == DType::U64 && up)
+            return error(e, "The highest u64 does not fit the integers known before run time.",
+                         "Use it inside an equation.");
         return Value::of_integer(v);
     }
     if (n == "is_float" || n == "is_int" || n == "is_signed" || n == "is_bool") {
         OPW_CHECK(arity(e, 1));
         OPW_TRY(DType t, type_argument(*e.args[0]));
-        return Value::of_condition(n == "is_float" ? is_float(t) : n == "is_int" ? is_int(t) : n == "is_bool" ? t == DType::Bool : is_float(t) || is_signed_int(t));
+        return Value::of_condition(n == "is_float"  ? is_float(t)
+                                   : n == "is_int"  ? is_int(t)
+                                   : n == "is_bool" ? t == DType::Bool
+                                                    : is_float(t) || is_signed_int(t));
     }
     if (n == "acc") {
         OPW_CHECK(arity(e, 1));
@@ -787,7 +900,8 @@ Result<Value> Elaborator::builtin(const Expr& e, Want want, bool& known_name) {
         OPW_CHECK(arity(e, 1));
         const auto it = e.args[0]->kind == ExprKind::Name ? each_.find(e.args[0]->name) : each_.end();
         if (it == each_.end() || !loop_at_)
-            return error(e, "`before` needs the dim c* of a variadic parameter, inside a `for`.", "Write for x in xs: ... before(c) ....");
+            return error(e, "`before` needs the dim c* of a variadic parameter, inside a `for`.",
+                         "Write for x in xs: ... before(c) ....");
         Sym sum = 0;
         for (size_t i = 0; i < *loop_at_; ++i) sum = sum + it->second[i];
         return Value::of_size(sum);
@@ -796,7 +910,8 @@ Result<Value> Elaborator::builtin(const Expr& e, Want want, bool& known_name) {
     return Value();
 }
 
-// The extents behind a name: of dims, or of indices that this equation alone knows. Names mean extents here, not indices.
+// The extents behind a name: of dims, or of indices that this equation alone knows. Names mean extents here, not
+// indices.
 Result<std::vector<Value>> Elaborator::extents_of(const Expr& e) {
     std::vector<Value> out;
     if (e.kind == ExprKind::Name && in_equation_ && !dims_.count(e.name))
@@ -811,8 +926,10 @@ Result<std::vector<Value>> Elaborator::extents_of(const Expr& e) {
     Result<std::vector<Value>> all = out;
     if (e.kind == ExprKind::Name && !is_pack(e.name)) {
         Result<Value> v = eval(e, {});
-        if (v.ok()) all = std::vector<Value>{*v};
-        else all = v.error();
+        if (v.ok())
+            all = std::vector<Value>{*v};
+        else
+            all = v.error();
     } else {
         all = list_argument(e);
     }
@@ -820,13 +937,16 @@ Result<std::vector<Value>> Elaborator::extents_of(const Expr& e) {
     if (!all.ok()) return all.error();
     for (const Value& v : *all) {
         const auto s = v.as_sym();
-        if (!s) return error(e, fmt::format("`{}` has no extent.", source_of(e)), "Name an index, a dim or a pack of them.");
+        if (!s)
+            return error(e, fmt::format("`{}` has no extent.", source_of(e)),
+                         "Name an index, a dim or a pack of them.");
         out.push_back(Value::of_size(*s));
     }
     return out;
 }
 
-// size(i): the extent; size(r...): the product of a pack's. Inside an expansion over r, size(r) is one element's: see expand.
+// size(i): the extent; size(r...): the product of a pack's. Inside an expansion over r, size(r) is one element's: see
+// expand.
 Result<Value> Elaborator::extent(const Expr& e) {
     OPW_CHECK(arity(e, 1));
     OPW_TRY(auto all, extents_of(*e.args[0]));
@@ -840,14 +960,18 @@ Result<Value> Elaborator::extent(const Expr& e) {
 
 // An operator whose dims are all packs, applied to numbers: its equations are inlined as expressions.
 Result<Value> Elaborator::scalar_call(const Expr& e, const OpDecl& callee, Want want) {
-    if (!computing()) return error(e, fmt::format("The operator `{}` cannot be called here.", e.name), "Call it inside an equation, or as a statement y = op(x).");
+    if (!computing())
+        return error(e, fmt::format("The operator `{}` cannot be called here.", e.name),
+                     "Call it inside an equation, or as a statement y = op(x).");
     Want side;
     for (const Expr* a : e.args)
         if (!side) side = peek(*a);
     if (!side) side = want;
     std::vector<OutputSlot> slots(1, {"", math::Role::Temp});
     if (callee.outputs.size() != 1)
-        return error(e, fmt::format("The operator `{}` has {} outputs and cannot be called inside an expression.", e.name, callee.outputs.size()),
+        return error(e,
+                     fmt::format("The operator `{}` has {} outputs and cannot be called inside an expression.", e.name,
+                                 callee.outputs.size()),
                      "Call it as a statement: a, b = op(x).");
     std::vector<BoundArg> args;
     for (const Expr* a : e.args) {

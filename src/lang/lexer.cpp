@@ -12,9 +12,8 @@ constexpr size_t kMaxErrors = 20;
 constexpr size_t kMaxIndents = 64;
 // Longest first, so that the first match is the right one.
 constexpr std::array<std::string_view, 38> kPuncts = {
-    "...", "..", "->", "//", "**", "==", "!=", "<=", ">=", "<<", ">>", "+=", "*=", "-=", "/=", ":=", "&&", "||",
-    "+",   "-",  "*",  "/",  "%",  "<",  ">",  "=",  "&",  "|",  "^",  "~",  "?",  ":",  ";",  ",",  "(",  ")",
-    "[",   "]"};
+    "...", "..", "->", "//", "**", "==", "!=", "<=", ">=", "<<", ">>", "+=", "*=", "-=", "/=", ":=", "&&", "||", "+",
+    "-",   "*",  "/",  "%",  "<",  ">",  "=",  "&",  "|",  "^",  "~",  "?",  ":",  ";",  ",",  "(",  ")",  "[",  "]"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -52,7 +51,8 @@ private:
 
     void report(size_t begin, size_t end, std::string message, std::string next) {
         out_.errors.emplace_back(std::move(message),
-                                 Span{source_, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)}, std::move(next));
+                                 Span{source_, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)},
+                                 std::move(next));
     }
     Token& push(TokenKind k, size_t begin, size_t end) {
         Token t;
@@ -81,7 +81,8 @@ private:
         const size_t column = at_ - begin;
         if (column > indents_.back()) {
             if (indents_.size() > kMaxIndents) {
-                report(begin, at_, "Blocks are nested more than 64 deep.", "Move the inner part into an operator of its own.");
+                report(begin, at_, "Blocks are nested more than 64 deep.",
+                       "Move the inner part into an operator of its own.");
                 at_ = text_.size();
                 return false;
             }
@@ -155,14 +156,16 @@ private:
             ++at_;
             while (is_digit(peek())) ++at_;
         }
-        if ((peek() == 'e' || peek() == 'E') && (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2))))) {
+        if ((peek() == 'e' || peek() == 'E') &&
+            (is_digit(peek(1)) || ((peek(1) == '-' || peek(1) == '+') && is_digit(peek(2))))) {
             floating = true;
             at_ += 2;
             while (is_digit(peek())) ++at_;
         }
         if (in_name(peek())) {
             while (in_name(peek())) ++at_;
-            report(begin, at_, "'" + std::string(text_.substr(begin, at_ - begin)) + "' is neither a number nor a name.",
+            report(begin, at_,
+                   "'" + std::string(text_.substr(begin, at_ - begin)) + "' is neither a number nor a name.",
                    "Names start with a letter or '_'; put an operator between a number and a name.");
             push(TokenKind::Integer, begin, at_);
             return;
@@ -183,8 +186,7 @@ private:
         const size_t begin = at_++;
         while (at_ < text_.size() && peek() != '"' && peek() != '\n') at_ += peek() == '\\' && peek(1) != '\n' ? 2 : 1;
         at_ = std::min(at_, text_.size());
-        if (peek() != '"')
-            report(begin, at_, "This string has no closing quote on its line.", "End it with '\"'.");
+        if (peek() != '"') report(begin, at_, "This string has no closing quote on its line.", "End it with '\"'.");
         Token& t = push(TokenKind::String, begin, at_);
         t.text = text_.substr(begin + 1, at_ - begin - 1);
         if (peek() == '"') ++at_;
@@ -206,7 +208,8 @@ private:
         const unsigned char c = static_cast<unsigned char>(text_[begin]);
         std::string shown = c < 0x20 || c == 0x7f ? "The byte " + std::to_string(c)
                                                   : "'" + std::string(text_.substr(begin, at_ - begin)) + "'";
-        report(begin, at_, shown + " means nothing in an operator declaration.", "Remove it, or put it into a string or a comment.");
+        report(begin, at_, shown + " means nothing in an operator declaration.",
+               "Remove it, or put it into a string or a comment.");
     }
     void close(char c, size_t place) {
         if (brackets_.empty()) {
@@ -218,7 +221,8 @@ private:
         if ((open == '(') == (c == ')')) return;
         report(place, place + 1, std::string("This '") + c + "' meets a '" + open + "'.",
                std::string("Close the '") + open + "' with '" + (open == '(' ? ')' : ']') + "' first.");
-        out_.errors.back().with_note(std::string("the '") + open + "' is here", {source_, static_cast<uint32_t>(at), static_cast<uint32_t>(at + 1)});
+        out_.errors.back().with_note(std::string("the '") + open + "' is here",
+                                     {source_, static_cast<uint32_t>(at), static_cast<uint32_t>(at + 1)});
     }
 };
 

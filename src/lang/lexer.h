@@ -1,4 +1,5 @@
-// Source text to tokens. Blocks are given by indentation, as Indent and Dedent tokens; line ends inside brackets vanish.
+// Source text to tokens. Blocks are given by indentation, as Indent and Dedent tokens; line ends inside brackets
+// vanish.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -15,7 +16,7 @@ struct Token {
     uint32_t begin = 0, end = 0;  // bytes of the source
     std::string_view text;        // as written; of a String without its quotes, escapes untouched
     int64_t integer = 0;
-    double number = 0;            // Integer and Float
+    double number = 0;  // Integer and Float
 
     bool is(std::string_view punct_or_word) const {
         return (kind == TokenKind::Punct || kind == TokenKind::Name) && text == punct_or_word;

@@ -62,8 +62,10 @@ Status Library::add(SourceRef source, std::vector<Diagnostic>* all_errors) {
             if (const auto it = impl_->ops.find(op->name); it != impl_->ops.end()) before = it->second;
             if (const auto [it, fresh] = seen.emplace(op->name, op.get()); !fresh) before = it->second;
             if (!before) continue;
-            r.errors.push_back(Diagnostic(fmt::format("The operator `{}` is declared twice.", op->name), op->span(op->name_at, op->name_end), "Rename one of the two.")
-                                   .with_note("the first declaration is here", before->span(before->name_at, before->name_end)));
+            r.errors.push_back(
+                Diagnostic(fmt::format("The operator `{}` is declared twice.", op->name),
+                           op->span(op->name_at, op->name_end), "Rename one of the two.")
+                    .with_note("the first declaration is here", before->span(before->name_at, before->name_end)));
         }
     }
     if (!r.errors.empty()) {
@@ -95,8 +97,8 @@ std::vector<const OpDecl*> Library::declarations_of(const std::string& file) con
     return out;
 }
 
-Result<math::Program> Library::elaborate(const std::string& op, const std::vector<Argument>& arguments, const Attributes& attributes,
-                                         Broadcasting broadcasting) const {
+Result<math::Program> Library::elaborate(const std::string& op, const std::vector<Argument>& arguments,
+                                         const Attributes& attributes, Broadcasting broadcasting) const {
     const OpDecl* d = find(op);
     if (!d) return unknown(op);
     return lang::elaborate(*d, arguments, attributes, broadcasting, impl_->resolver());
@@ -108,7 +110,9 @@ Result<math::Program> Library::elaborate_symbolic(const std::string& op, int pac
 }
 Diagnostic Library::unknown(const std::string& op) const {
     const std::string near = did_you_mean(op, names());
-    return Diagnostic(fmt::format("There is no operator `{}`.", op), {}, near.empty() ? "The command `opwright ops` lists the operators." : fmt::format("Did you mean `{}`?", near));
+    return Diagnostic(
+        fmt::format("There is no operator `{}`.", op), {},
+        near.empty() ? "The command `opwright ops` lists the operators." : fmt::format("Did you mean `{}`?", near));
 }
 
 std::vector<Parameter> Library::parameters(const OpDecl& d) const {
@@ -125,6 +129,8 @@ const std::string& Library::doc(const OpDecl& d) const { return d.doc; }
 const std::string& Library::file(const OpDecl& d) const { return d.source->name; }
 std::string Library::source_text(const OpDecl& d) const { return d.source->text.substr(d.begin, d.end - d.begin); }
 Result<std::vector<Example>> Library::examples(const OpDecl& d) const { return examples_of(d); }
-Result<Attributes> Library::parse_attributes(const OpDecl& d, SourceRef text) const { return attributes_of(d, std::move(text)); }
+Result<Attributes> Library::parse_attributes(const OpDecl& d, SourceRef text) const {
+    return attributes_of(d, std::move(text));
+}
 
 }  // namespace opwright::lang

@@ -11,7 +11,8 @@ using Kind = Value::Kind;
 
 namespace {
 bool is_pack_function(const std::string& n) {
-    return n == "merge" || n == "permute" || n == "reverse" || n == "take" || n == "drop" || n == "range" || n == "fill" || n == "position";
+    return n == "merge" || n == "permute" || n == "reverse" || n == "take" || n == "drop" || n == "range" ||
+           n == "fill" || n == "position";
 }
 // Functions that fold an expansion to one value.
 std::optional<Fn> fold_of(const std::string& n) {
@@ -44,7 +45,9 @@ void Elaborator::packs_in(const Expr& e, std::set<std::string>& bound, std::vect
                 return;
             }
             if (e.name == "size") {
-                if (e.args.size() == 1 && e.args[0]->kind == ExprKind::Name && !bound.count(e.args[0]->name) && is_pack(e.args[0]->name)) out.push_back(&e);
+                if (e.args.size() == 1 && e.args[0]->kind == ExprKind::Name && !bound.count(e.args[0]->name) &&
+                    is_pack(e.args[0]->name))
+                    out.push_back(&e);
                 return;
             }
             if (e.name == "rank" || e.name == "len" || e.name == "present" || e.name == "before") return;
@@ -52,8 +55,10 @@ void Elaborator::packs_in(const Expr& e, std::set<std::string>& bound, std::vect
                 // What is folded stays whole; a count or value inside a pack function is stepped with the expansion.
                 for (const Expr* a : e.args) {
                     if (a->kind == ExprKind::Name && is_pack(a->name)) continue;
-                    if (a->kind != ExprKind::Call || !is_pack_function(a->name)) packs_in(*a, bound, out);
-                    else if ((a->name == "take" || a->name == "drop") && a->args.size() == 2) packs_in(*a->args[1], bound, out);
+                    if (a->kind != ExprKind::Call || !is_pack_function(a->name))
+                        packs_in(*a, bound, out);
+                    else if ((a->name == "take" || a->name == "drop") && a->args.size() == 2)
+                        packs_in(*a->args[1], bound, out);
                     else if (a->name == "range" || a->name == "fill")
                         for (const Expr* b : a->args) packs_in(*b, bound, out);
                 }
@@ -98,7 +103,8 @@ Result<std::vector<Value>> Elaborator::list_argument(const Expr& e) {
         }
     OPW_TRY(Value v, eval(e, {}));
     if (v.is(Kind::List)) return *v.list;
-    return error(e, fmt::format("`{}` is {}, where a pack or a list is needed.", source_of(e), v.kind_name()), "Name a pack, or write a list in brackets.");
+    return error(e, fmt::format("`{}` is {}, where a pack or a list is needed.", source_of(e), v.kind_name()),
+                 "Name a pack, or write a list in brackets.");
 }
 
 Result<std::vector<Value>> Elaborator::expand(const Expr& e, Want want) { return expand(*e.args[0], e, want); }
@@ -112,15 +118,18 @@ Result<std::vector<Value>> Elaborator::expand(const Expr& of, const Expr& e, Wan
         // An integer where a list may be given stands for itself, repeated; alone it has no length.
         OPW_TRY(Value v, eval(of, want));
         if (v.is(Kind::List)) return *v.list;
-        return error(e, fmt::format("`{}` has no pack to expand.", source_of(e)), "Remove the '...', or name a pack inside it.");
+        return error(e, fmt::format("`{}` has no pack to expand.", source_of(e)),
+                     "Remove the '...', or name a pack inside it.");
     }
     std::vector<std::vector<Value>> lists;
     for (const Expr* p : packs) {
         OPW_TRY(auto l, p->kind == ExprKind::Call && p->name == "size" ? extents_of(*p->args[0]) : list_argument(*p));
         lists.push_back(std::move(l));
         if (lists.back().size() != lists.front().size())
-            return error(e, fmt::format("`{}` has {} element{} and `{}` has {}, so they cannot be expanded together.", source_of(*packs[0]), lists.front().size(),
-                                        lists.front().size() == 1 ? "" : "s", source_of(*p), lists.back().size()),
+            return error(e,
+                         fmt::format("`{}` has {} element{} and `{}` has {}, so they cannot be expanded together.",
+                                     source_of(*packs[0]), lists.front().size(), lists.front().size() == 1 ? "" : "s",
+                                     source_of(*p), lists.back().size()),
                          "Packs and lists in one expansion need one length.");
     }
     std::vector<Value> out;
@@ -144,7 +153,9 @@ Result<std::vector<Value>> Elaborator::items(const std::vector<const Expr*>& arg
             OPW_TRY(Value v, eval(*a, want));
             out.push_back(std::move(v));
         }
-        if (out.size() > kMaxList) return error(*a, fmt::format("More than {} values stand here.", kMaxList), "Use a tensor for so many values.");
+        if (out.size() > kMaxList)
+            return error(*a, fmt::format("More than {} values stand here.", kMaxList),
+                         "Use a tensor for so many values.");
     }
     return out;
 }
@@ -155,12 +166,19 @@ Result<std::vector<int64_t>> Elaborator::positions(const Expr& axes, int rank) {
     std::vector<int64_t> out;
     for (const Value& v : list) {
         const auto c = v.constant_integer();
-        if (!c) return error(axes, fmt::format("`{}` has {}, where positions known at elaboration are needed.", source_of(axes), v.str()), "Give constant positions.");
+        if (!c)
+            return error(
+                axes,
+                fmt::format("`{}` has {}, where positions known at elaboration are needed.", source_of(axes), v.str()),
+                "Give constant positions.");
         if (*c < 0 || *c >= rank)
-            return error(axes, fmt::format("Position {} of `{}` is outside 0..{} of the {} dim{}.", *c, source_of(axes), rank, rank, rank == 1 ? "" : "s"),
+            return error(axes,
+                         fmt::format("Position {} of `{}` is outside 0..{} of the {} dim{}.", *c, source_of(axes), rank,
+                                     rank, rank == 1 ? "" : "s"),
                          "Count dims from 0; negative positions must be made positive before the call.");
         if (std::find(out.begin(), out.end(), *c) != out.end())
-            return error(axes, fmt::format("Position {} stands twice in `{}`.", *c, source_of(axes)), "Name every dim once.");
+            return error(axes, fmt::format("Position {} stands twice in `{}`.", *c, source_of(axes)),
+                         "Name every dim once.");
         out.push_back(*c);
     }
     return out;
@@ -172,7 +190,11 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
     const auto length = [&](const Expr& a, size_t most) -> Result<size_t> {
         OPW_TRY(Value v, eval(a, {}));
         const auto c = v.constant_integer();
-        if (!c) return error(a, fmt::format("`{}` is {}, where a number known at elaboration is needed.", source_of(a), v.is(Kind::Size) ? v.str() : v.kind_name()), "Use ranks, lengths and constant attributes.");
+        if (!c)
+            return error(a,
+                         fmt::format("`{}` is {}, where a number known at elaboration is needed.", source_of(a),
+                                     v.is(Kind::Size) ? v.str() : v.kind_name()),
+                         "Use ranks, lengths and constant attributes.");
         if (*c < 0 || static_cast<uint64_t>(*c) > most)
             return error(a, fmt::format("The length {} is not from 0 to {}.", *c, most), "Use a length that fits.");
         return static_cast<size_t>(*c);
@@ -183,7 +205,10 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         OPW_TRY(auto inner, list_argument(*e.args[1]));
         OPW_TRY(auto at, positions(*e.args[2], static_cast<int>(outer.size() + inner.size())));
         if (at.size() != inner.size())
-            return error(e, fmt::format("`{}` has {} position{} for the {} element{} of `{}`.", source_of(*e.args[2]), at.size(), at.size() == 1 ? "" : "s", inner.size(), inner.size() == 1 ? "" : "s", source_of(*e.args[1])),
+            return error(e,
+                         fmt::format("`{}` has {} position{} for the {} element{} of `{}`.", source_of(*e.args[2]),
+                                     at.size(), at.size() == 1 ? "" : "s", inner.size(), inner.size() == 1 ? "" : "s",
+                                     source_of(*e.args[1])),
                          "Give one position for each.");
         std::vector<Value> all(outer.size() + inner.size());
         std::vector<bool> taken(all.size());
@@ -200,7 +225,10 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         OPW_TRY(auto list, list_argument(*e.args[0]));
         OPW_TRY(auto at, positions(*e.args[1], static_cast<int>(list.size())));
         if (at.size() != list.size())
-            return error(e, fmt::format("`{}` has {} position{} for {} dim{}.", source_of(*e.args[1]), at.size(), at.size() == 1 ? "" : "s", list.size(), list.size() == 1 ? "" : "s"), "A permutation names every dim once.");
+            return error(e,
+                         fmt::format("`{}` has {} position{} for {} dim{}.", source_of(*e.args[1]), at.size(),
+                                     at.size() == 1 ? "" : "s", list.size(), list.size() == 1 ? "" : "s"),
+                         "A permutation names every dim once.");
         std::vector<Value> all;
         for (int64_t i : at) all.push_back(list[i]);
         return Value::of_list(std::move(all));
@@ -215,8 +243,10 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         OPW_CHECK(arity(e, 2));
         OPW_TRY(auto list, list_argument(*e.args[0]));
         OPW_TRY(size_t k, length(*e.args[1], list.size()));
-        if (n == "take") list.resize(k);
-        else list.erase(list.begin(), list.begin() + static_cast<long>(k));
+        if (n == "take")
+            list.resize(k);
+        else
+            list.erase(list.begin(), list.begin() + static_cast<long>(k));
         return Value::of_list(std::move(list));
     }
     if (n == "range") {
@@ -240,7 +270,9 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
         return Value::of_list(std::move(all));
     }
     const auto fn = fold_of(n);
-    const bool operator_too = (n == "add" || n == "mul") && std::none_of(e.args.begin(), e.args.end(), [](const Expr* a) { return a->kind == ExprKind::Expand; });
+    const bool operator_too =
+        (n == "add" || n == "mul") &&
+        std::none_of(e.args.begin(), e.args.end(), [](const Expr* a) { return a->kind == ExprKind::Expand; });
     if (fn && !operator_too) {
         std::vector<Value> all;
         if (e.args.size() == 1 && e.args[0]->kind != ExprKind::Expand) {
@@ -251,14 +283,17 @@ Result<Value> Elaborator::pack_function(const Expr& e, bool& known) {
                 if (!side) side = peek(*a);
             OPW_TRY(all, items(e.args, side));
         }
-        if (all.empty()) return fn == Fn::And || fn == Fn::Or ? Value::of_condition(fn == Fn::And) : Value::of_integer(fn == Fn::Mul);
+        if (all.empty())
+            return fn == Fn::And || fn == Fn::Or ? Value::of_condition(fn == Fn::And)
+                                                 : Value::of_integer(fn == Fn::Mul);
         Value r = all[0];
         Expr at = e;
         at.kind = ExprKind::Binary;
         at.fn = *fn;
         at.args = {&e, &e};
         for (size_t i = 1; i < all.size(); ++i) {
-            OPW_TRY(r, r.is_static() && all[i].is_static() ? static_binary(at, r, all[i]) : apply(at, *fn, {r, all[i]}, {}));
+            OPW_TRY(r, r.is_static() && all[i].is_static() ? static_binary(at, r, all[i])
+                                                           : apply(at, *fn, {r, all[i]}, {}));
         }
         return r;
     }

@@ -13,14 +13,16 @@ namespace {
 using math::Fn;
 
 constexpr size_t kMaxErrors = 20;
-constexpr int kMaxDepth = 200;    // of recursion while parsing
-constexpr int kMaxHeight = 256;   // of an expression's tree: a sum of 200 terms is a tree 200 high
+constexpr int kMaxDepth = 200;   // of recursion while parsing
+constexpr int kMaxHeight = 256;  // of an expression's tree: a sum of 200 terms is a tree 200 high
 constexpr int kMaxBlocks = 32;
 
-constexpr std::array kWords = {"op", "let", "const", "if", "elif", "else", "for", "require", "example", "in", "and", "or", "not",
-                               "outside", "where", "true", "false", "inf", "nan", "pi", "none"};
-constexpr std::array kReductions = {"sum", "prod", "max", "min", "any", "all", "mean", "argmax", "argmin", "argmax_last",
-                                    "argmin_last", "logsumexp", "cumsum", "cumprod", "cummax", "cummin"};
+constexpr std::array kWords = {"op",      "let",     "const", "if",  "elif", "else", "for",
+                               "require", "example", "in",    "and", "or",   "not",  "outside",
+                               "where",   "true",    "false", "inf", "nan",  "pi",   "none"};
+constexpr std::array kReductions = {"sum",    "prod",    "max",    "min",         "any",         "all",
+                                    "mean",   "argmax",  "argmin", "argmax_last", "argmin_last", "logsumexp",
+                                    "cumsum", "cumprod", "cummax", "cummin"};
 
 struct Infix {
     std::string_view text;
@@ -30,19 +32,21 @@ struct Infix {
 // The higher the level, the tighter it binds. `in` and unary operators are handled apart.
 constexpr int kNot = 3, kComparison = 4, kUnary = 11, kPower = 12;
 constexpr std::array kInfix = {
-    Infix{"or", 1, Fn::Or},      Infix{"and", 2, Fn::And},    Infix{"==", 4, Fn::Eq},   Infix{"!=", 4, Fn::Ne},
-    Infix{"<", 4, Fn::Lt},       Infix{"<=", 4, Fn::Le},      Infix{">", 4, Fn::Gt},    Infix{">=", 4, Fn::Ge},
-    Infix{"|", 5, Fn::BitOr},    Infix{"^", 6, Fn::BitXor},   Infix{"&", 7, Fn::BitAnd}, Infix{"<<", 8, Fn::Shl},
-    Infix{">>", 8, Fn::Shr},     Infix{"+", 9, Fn::Add},      Infix{"-", 9, Fn::Sub},   Infix{"*", 10, Fn::Mul},
-    Infix{"/", 10, Fn::Div},     Infix{"//", 10, Fn::FloorDiv}, Infix{"%", 10, Fn::Mod}, Infix{"**", kPower, Fn::Pow}};
+    Infix{"or", 1, Fn::Or},   Infix{"and", 2, Fn::And},      Infix{"==", 4, Fn::Eq},    Infix{"!=", 4, Fn::Ne},
+    Infix{"<", 4, Fn::Lt},    Infix{"<=", 4, Fn::Le},        Infix{">", 4, Fn::Gt},     Infix{">=", 4, Fn::Ge},
+    Infix{"|", 5, Fn::BitOr}, Infix{"^", 6, Fn::BitXor},     Infix{"&", 7, Fn::BitAnd}, Infix{"<<", 8, Fn::Shl},
+    Infix{">>", 8, Fn::Shr},  Infix{"+", 9, Fn::Add},        Infix{"-", 9, Fn::Sub},    Infix{"*", 10, Fn::Mul},
+    Infix{"/", 10, Fn::Div},  Infix{"//", 10, Fn::FloorDiv}, Infix{"%", 10, Fn::Mod},   Infix{"**", kPower, Fn::Pow}};
 
 std::string quoted(const std::string& s) { return "`" + s + "`"; }
 
 std::string unescape(std::string_view s) {
     std::string out;
     for (size_t i = 0; i < s.size(); ++i) {
-        if (s[i] == '\\' && i + 1 < s.size()) out += s[++i] == 'n' ? '\n' : s[i];
-        else out += s[i];
+        if (s[i] == '\\' && i + 1 < s.size())
+            out += s[++i] == 'n' ? '\n' : s[i];
+        else
+            out += s[i];
     }
     return out;
 }
@@ -63,8 +67,10 @@ public:
             }
             const size_t before = errors_.size();
             auto op = declaration();
-            if (op && errors_.size() == before) file_->ops.push_back(std::move(op));
-            else skip_to_declaration();
+            if (op && errors_.size() == before)
+                file_->ops.push_back(std::move(op));
+            else
+                skip_to_declaration();
         }
         // What the lexer refused makes the tokens after it doubtful: its own errors are the precise ones.
         if (lexed_errors_ > 0) errors_.resize(lexed_errors_);
@@ -139,7 +145,8 @@ private:
     }
     // A name that may be given to something; the message says what for.
     bool name(std::string& out, const std::string& what, uint32_t* begin = nullptr, uint32_t* end = nullptr) {
-        if (now().kind != TokenKind::Name) return expected(what, "Names are letters, digits and '_', and start with no digit.");
+        if (now().kind != TokenKind::Name)
+            return expected(what, "Names are letters, digits and '_', and start with no digit.");
         out = std::string(now().text);
         if (is_reserved(out)) {
             fail(now().begin, now().end, quoted(out) + " is a word of the language and cannot name " + what + ".",
@@ -207,7 +214,8 @@ private:
         return nullptr;
     }
     void too_deep(uint32_t begin, uint32_t end) {
-        fail(begin, end, "This expression is nested more than 200 deep.", "Name a part of it as an intermediate and use the name.");
+        fail(begin, end, "This expression is nested more than 200 deep.",
+             "Name a part of it as an intermediate and use the name.");
     }
 
     const Expr* expression(int level = 1) {
@@ -325,8 +333,8 @@ private:
         const std::string word(t.text);
         if (is_reduction(word) && ahead().is("[")) return reduction();
         const bool fold = (word == "and" || word == "or") && ahead().is("(");  // and(c...) folds a pack
-        if (!fold && is_reserved(word) && !is_reduction(word) && word != "true" && word != "false" && word != "inf" && word != "nan" &&
-            word != "pi" && word != "none" && !dtype_from_name(word)) {
+        if (!fold && is_reserved(word) && !is_reduction(word) && word != "true" && word != "false" && word != "inf" &&
+            word != "nan" && word != "pi" && word != "none" && !dtype_from_name(word)) {
             expected("a value", "`" + word + "` is a word of the language and cannot be used as a name.");
             return nullptr;
         }
@@ -356,7 +364,8 @@ private:
             return e.outside_value && expect(")", "to close the value outside");
         }
         if (now().kind != TokenKind::Name)
-            return expected("a word after 'outside'", "Write zero, clamp, wrap, reflect, mirror, error or a value in parentheses.");
+            return expected("a word after 'outside'",
+                            "Write zero, clamp, wrap, reflect, mirror, error or a value in parentheses.");
         e.outside = std::string(now().text);
         ++at_;
         return true;
@@ -373,7 +382,8 @@ private:
         }
         if (settings && accept(";") && !setting_list(*settings, close)) return false;
         if (accept(close)) return true;
-        return expected("',' or '" + std::string(close) + "' " + where, "Separate values by ',' and end with '" + std::string(close) + "'.");
+        return expected("',' or '" + std::string(close) + "' " + where,
+                        "Separate values by ',' and end with '" + std::string(close) + "'.");
     }
     const Expr* item() {
         const uint32_t begin = now().begin;
@@ -448,10 +458,12 @@ private:
             } while (accept(","));
         }
         if (!accept("]")) {
-            expected("',', 'where', ';' or ']' in the indices of " + quoted(e->name), "Write " + e->name + "[i, j](...).");
+            expected("',', 'where', ';' or ']' in the indices of " + quoted(e->name),
+                     "Write " + e->name + "[i, j](...).");
             return nullptr;
         }
-        if (!expect("(", "before what " + quoted(e->name) + " goes over", "Put the body into parentheses: " + e->name + "[i](x[i])."))
+        if (!expect("(", "before what " + quoted(e->name) + " goes over",
+                    "Put the body into parentheses: " + e->name + "[i](x[i])."))
             return nullptr;
         const Expr* body = expression();
         if (!body || !expect(")", "after the body of " + quoted(e->name))) return nullptr;
@@ -466,7 +478,8 @@ private:
         while (!now().is("]")) {
             const uint32_t begin = now().begin;
             const bool broadcast = accept("~");
-            const bool each = now().kind == TokenKind::Name && ahead().is("*") && (ahead(2).is(",") || ahead(2).is("]"));
+            const bool each =
+                now().kind == TokenKind::Name && ahead().is("*") && (ahead(2).is(",") || ahead(2).is("]"));
             const Expr* e = each ? named() : expression();
             if (!e) return false;
             if (each) {
@@ -497,7 +510,8 @@ private:
     }
     bool type_ref(TypeRef& t) {
         t.begin = now().begin;
-        if (now().kind != TokenKind::Name) return expected("a type", "A type is a dtype such as f32, a dtype variable, or acc(T).");
+        if (now().kind != TokenKind::Name)
+            return expected("a type", "A type is a dtype such as f32, a dtype variable, or acc(T).");
         t.name = std::string(now().text);
         ++at_;
         if (t.name == "acc" && accept("(")) {
@@ -514,7 +528,8 @@ private:
         if (!name(p.name, what, &p.begin, &p.name_end)) return false;
         if (now().is("?")) {
             if (!may_be_optional) {
-                fail(now().begin, now().end, "An output cannot be optional.", "Remove the '?', or declare a second operator without it.");
+                fail(now().begin, now().end, "An output cannot be optional.",
+                     "Remove the '?', or declare a second operator without it.");
                 return false;
             }
             ++at_;
@@ -522,7 +537,8 @@ private:
         }
         if (may_be_optional && !p.optional && accept("*")) p.variadic = true;
         if (accept(":") && !type_ref(p.type)) return false;
-        if (!expect("[", "before the dims of " + quoted(p.name), "Write the dims in brackets; a scalar is " + p.name + "[]."))
+        if (!expect("[", "before the dims of " + quoted(p.name),
+                    "Write the dims in brackets; a scalar is " + p.name + "[]."))
             return false;
         if (!dims(p.dims, p.name)) return false;
         p.end = last_end();
@@ -530,9 +546,14 @@ private:
     }
     static AttributeKind kind_named(std::string_view word) {
         constexpr std::array<std::pair<std::string_view, AttributeKind>, 8> kinds = {
-            {{"int", AttributeKind::Int}, {"float", AttributeKind::Float}, {"bool", AttributeKind::Bool},
-             {"string", AttributeKind::String}, {"dtype", AttributeKind::DType}, {"ints", AttributeKind::Ints},
-             {"floats", AttributeKind::Floats}, {"strings", AttributeKind::Strings}}};
+            {{"int", AttributeKind::Int},
+             {"float", AttributeKind::Float},
+             {"bool", AttributeKind::Bool},
+             {"string", AttributeKind::String},
+             {"dtype", AttributeKind::DType},
+             {"ints", AttributeKind::Ints},
+             {"floats", AttributeKind::Floats},
+             {"strings", AttributeKind::Strings}}};
         for (const auto& [text, kind] : kinds)
             if (text == word) return kind;
         return AttributeKind::Unstated;
@@ -551,9 +572,12 @@ private:
                 AttributeKind all = AttributeKind::Unstated;
                 for (const Expr* a : e->args) {
                     const AttributeKind k = kind_of_default(a);
-                    if (k == AttributeKind::Float || all == AttributeKind::Floats) all = AttributeKind::Floats;
-                    else if (k == AttributeKind::Int) all = AttributeKind::Ints;
-                    else if (k == AttributeKind::String) all = AttributeKind::Strings;
+                    if (k == AttributeKind::Float || all == AttributeKind::Floats)
+                        all = AttributeKind::Floats;
+                    else if (k == AttributeKind::Int)
+                        all = AttributeKind::Ints;
+                    else if (k == AttributeKind::String)
+                        all = AttributeKind::Strings;
                 }
                 return all;
             }
@@ -574,8 +598,8 @@ private:
             a.kind = kind_named(now().text);
             if (a.kind == AttributeKind::Unstated) {
                 std::string next = "The kinds are int, float, bool, string, dtype, ints, floats and strings.";
-                const std::string near = did_you_mean(std::string(now().text), {"int", "float", "bool", "string", "dtype", "ints",
-                                                                                "floats", "strings"});
+                const std::string near = did_you_mean(
+                    std::string(now().text), {"int", "float", "bool", "string", "dtype", "ints", "floats", "strings"});
                 if (!near.empty()) next = "Did you mean " + quoted(near) + "? " + next;
                 return expected("the kind of the attribute " + quoted(a.name), std::move(next));
             }
@@ -593,10 +617,12 @@ private:
         if (now().kind != TokenKind::Name) return expected("a dtype variable after 'where'", "Write where T in float.");
         c.variable = std::string(now().text);
         ++at_;
-        if (!expect("in", "after the dtype variable " + quoted(c.variable), "Write where " + c.variable + " in float.")) return false;
+        if (!expect("in", "after the dtype variable " + quoted(c.variable), "Write where " + c.variable + " in float."))
+            return false;
         do {
             if (now().kind != TokenKind::Name)
-                return expected("a dtype or a class of dtypes", "The classes are float, int, signed, unsigned, numeric, bool and any.");
+                return expected("a dtype or a class of dtypes",
+                                "The classes are float, int, signed, unsigned, numeric, bool and any.");
             const std::string word(now().text);
             constexpr std::array classes = {"float", "int", "signed", "unsigned", "numeric", "bool", "any"};
             if (std::find(classes.begin(), classes.end(), word) == classes.end() && !dtype_from_name(word)) {
@@ -621,8 +647,11 @@ private:
         op->source = file_->source;
         op->begin = now().begin;
         if (!accept("op")) {
-            if (now().kind == TokenKind::Indent) fail(now().begin, now().end, "This line is indented but belongs to no declaration.", "Start it at the margin, or put it into the body of an 'op'.");
-            else expected("'op'", "A file is a list of declarations 'op NAME(...) -> ...:'.");
+            if (now().kind == TokenKind::Indent)
+                fail(now().begin, now().end, "This line is indented but belongs to no declaration.",
+                     "Start it at the margin, or put it into the body of an 'op'.");
+            else
+                expected("'op'", "A file is a list of declarations 'op NAME(...) -> ...:'.");
             return nullptr;
         }
         if (!name(op->name, "an operator", &op->name_at, &op->name_end)) return nullptr;
@@ -630,7 +659,9 @@ private:
         if (!body(*op)) return nullptr;
         // Without the line ends and comments that follow it.
         size_t last = at_;
-        while (last > 0 && (tokens_.tokens[last - 1].kind == TokenKind::Newline || tokens_.tokens[last - 1].kind == TokenKind::Dedent)) --last;
+        while (last > 0 && (tokens_.tokens[last - 1].kind == TokenKind::Newline ||
+                            tokens_.tokens[last - 1].kind == TokenKind::Dedent))
+            --last;
         op->end = last > 0 ? tokens_.tokens[last - 1].end : op->name_end;
         return op;
     }
@@ -657,8 +688,10 @@ private:
             }
         }
         if (!accept(")"))
-            return expected("',' or ')' after the parameters of " + quoted(op.name), "Separate them by ','; attributes follow a ';'.");
-        if (!expect("->", "before the outputs of " + quoted(op.name), "Write -> y[...] after the parameters.")) return false;
+            return expected("',' or ')' after the parameters of " + quoted(op.name),
+                            "Separate them by ','; attributes follow a ';'.");
+        if (!expect("->", "before the outputs of " + quoted(op.name), "Write -> y[...] after the parameters."))
+            return false;
         const bool several = accept("(");
         do {
             Param p;
@@ -679,7 +712,8 @@ private:
         std::set<std::string> seen;
         const auto once = [&](const std::string& n, uint32_t begin, uint32_t end) {
             if (seen.insert(n).second) return true;
-            fail(begin, end, "The name " + quoted(n) + " is given twice in the header of " + quoted(op.name) + ".", "Rename one of the two.");
+            fail(begin, end, "The name " + quoted(n) + " is given twice in the header of " + quoted(op.name) + ".",
+                 "Rename one of the two.");
             return false;
         };
         for (const Param& p : op.params)
@@ -698,16 +732,20 @@ private:
             op.body.push_back(std::move(s));
             return true;
         }
-        if (!accept(TokenKind::Indent)) return expected("the indented body of " + quoted(op.name), "Indent its equations below the header.");
+        if (!accept(TokenKind::Indent))
+            return expected("the indented body of " + quoted(op.name), "Indent its equations below the header.");
         while (now().kind == TokenKind::String) {
             op.doc += (op.doc.empty() ? "" : "\n") + unescape(now().text);
             ++at_;
-            if (!accept(TokenKind::Newline)) return expected("the end of the line after the description", "Put the equations on lines of their own.");
+            if (!accept(TokenKind::Newline))
+                return expected("the end of the line after the description",
+                                "Put the equations on lines of their own.");
         }
         const size_t before = errors_.size();
         block(op.body, true);
         if (op.body.empty() && errors_.size() == before) {
-            fail(op.name_at, op.name_end, "The operator " + quoted(op.name) + " has no equations.", "Say what its outputs are: y[...] = ....");
+            fail(op.name_at, op.name_end, "The operator " + quoted(op.name) + " has no equations.",
+                 "Say what its outputs are: y[...] = ....");
         }
         return errors_.size() == before;
     }
@@ -717,7 +755,8 @@ private:
             if (accept(TokenKind::Dedent)) return;
             if (accept(TokenKind::Newline)) continue;
             if (now().kind == TokenKind::Indent) {
-                fail(now().begin, now().end, "This line is indented more than the lines before it.", "Indent it like its neighbours.");
+                fail(now().begin, now().end, "This line is indented more than the lines before it.",
+                     "Indent it like its neighbours.");
                 ++at_;
                 skip_to_dedent();
                 continue;
@@ -751,7 +790,8 @@ private:
     bool statement(Stmt& s, bool top) {
         s.begin = now().begin;
         if (now().is("example")) {
-            fail(now().begin, now().end, "An example cannot stand inside an 'if'.", "Move it to the operator's own level.");
+            fail(now().begin, now().end, "An example cannot stand inside an 'if'.",
+                 "Move it to the operator's own level.");
             return false;
         }
         if (now().is("let")) return let(s);
@@ -760,22 +800,28 @@ private:
         if (now().is("if")) return conditional(s);
         if (now().is("for")) return loop(s);
         if (now().is("elif") || now().is("else")) {
-            fail(now().begin, now().end, "This " + quoted(std::string(now().text)) + " follows no 'if'.", "Put it right after the block of an 'if'.");
+            fail(now().begin, now().end, "This " + quoted(std::string(now().text)) + " follows no 'if'.",
+                 "Put it right after the block of an 'if'.");
             return false;
         }
         (void)top;
         if (now().kind == TokenKind::String) {
-            fail(now().begin, now().end, "A string cannot stand here.", "The description of an operator is the first line of its body; use '#' for remarks.");
+            fail(now().begin, now().end, "A string cannot stand here.",
+                 "The description of an operator is the first line of its body; use '#' for remarks.");
             return false;
         }
         if (now().is("(")) return call(s);
         if (now().kind != TokenKind::Name)
-            return expected("a statement", "A statement is an equation y[i] = ..., a range p in 0..n, let, const, require, if or example.");
+            return expected(
+                "a statement",
+                "A statement is an equation y[i] = ..., a range p in 0..n, let, const, require, if or example.");
         if (ahead().is("[") || ahead().is(":")) return equation(s);
         if (ahead().is("in") || ahead().is("...")) {
             s.kind = StmtKind::Range;
             if (!binding(s.binding, "an index")) return false;
-            if (!expect("in", "after the index " + quoted(s.binding.name), "State its range: " + s.binding.name + " in 0..n.")) return false;
+            if (!expect("in", "after the index " + quoted(s.binding.name),
+                        "State its range: " + s.binding.name + " in 0..n."))
+                return false;
             return range(s.binding) && end_statement(s);
         }
         return call(s);
@@ -792,15 +838,20 @@ private:
         ++at_;
         if (!name(s.binding.name, "a table", &s.binding.at, &s.binding.at_end)) return false;
         if (accept(":") && !type_ref(s.type)) return false;
-        if (!expect("[", "before the extents of the table " + quoted(s.binding.name)) || !dims(s.dims, s.binding.name)) return false;
-        return expect("=", "before the values of the table " + quoted(s.binding.name)) && (s.value = item()) && end_statement(s);
+        if (!expect("[", "before the extents of the table " + quoted(s.binding.name)) || !dims(s.dims, s.binding.name))
+            return false;
+        return expect("=", "before the values of the table " + quoted(s.binding.name)) && (s.value = item()) &&
+               end_statement(s);
     }
     bool require(Stmt& s) {
         s.kind = StmtKind::Require;
         ++at_;
         if (!(s.value = expression())) return false;
-        if (!expect(",", "after the condition", "Say in a string after ',' what to do when the condition fails.")) return false;
-        if (now().kind != TokenKind::String) return expected("the message of the requirement in quotes", "Write a full sentence that a user of the operator will read.");
+        if (!expect(",", "after the condition", "Say in a string after ',' what to do when the condition fails."))
+            return false;
+        if (now().kind != TokenKind::String)
+            return expected("the message of the requirement in quotes",
+                            "Write a full sentence that a user of the operator will read.");
         s.text = unescape(now().text);
         ++at_;
         return end_statement(s);
@@ -835,7 +886,8 @@ private:
             b.block.push_back(std::move(only));
             return true;
         }
-        if (!accept(TokenKind::Indent)) return expected("an indented block", "Indent the statements that belong to " + quoted(word) + ".");
+        if (!accept(TokenKind::Indent))
+            return expected("an indented block", "Indent the statements that belong to " + quoted(word) + ".");
         block(b.block, false);
         return true;
     }
@@ -847,8 +899,9 @@ private:
             return false;
         }
         ++at_;
-        bool good = name(s.binding.name, "a tensor", &s.binding.at, &s.binding.at_end) &&
-                    expect("in", "after " + quoted(s.binding.name), "Write for x in xs: with a variadic parameter xs*.");
+        bool good =
+            name(s.binding.name, "a tensor", &s.binding.at, &s.binding.at_end) &&
+            expect("in", "after " + quoted(s.binding.name), "Write for x in xs: with a variadic parameter xs*.");
         if (good && now().kind != TokenKind::Name)
             good = expected("a variadic parameter", "Write for x in xs: with a variadic parameter xs*.");
         if (good) {
@@ -861,7 +914,8 @@ private:
         return good;
     }
     void too_many_blocks() {
-        fail(now().begin, now().end, "Blocks are nested more than 32 deep.", "Move the inner part into an operator of its own.");
+        fail(now().begin, now().end, "Blocks are nested more than 32 deep.",
+             "Move the inner part into an operator of its own.");
     }
     bool equation(Stmt& s) {
         s.kind = StmtKind::Equation;
@@ -882,10 +936,14 @@ private:
         }
         const Token& t = now();
         const bool word_update = (t.is("max") || t.is("min")) && ahead().is("=") && ahead().begin == t.end;
-        if (accept("=")) s.update = UpdateOp::Set;
-        else if (accept("+=")) s.update = UpdateOp::Add;
-        else if (accept("*=")) s.update = UpdateOp::Mul;
-        else if (accept(":=")) s.update = UpdateOp::Overwrite;
+        if (accept("="))
+            s.update = UpdateOp::Set;
+        else if (accept("+="))
+            s.update = UpdateOp::Add;
+        else if (accept("*="))
+            s.update = UpdateOp::Mul;
+        else if (accept(":="))
+            s.update = UpdateOp::Overwrite;
         else if (word_update) {
             s.update = t.is("max") ? UpdateOp::Max : UpdateOp::Min;
             at_ += 2;
@@ -894,7 +952,8 @@ private:
                  t.is("-=") ? "Write y[...] += -(...)." : "Write y[...] *= 1 / (...).");
             return false;
         } else {
-            return expected("'=' after " + quoted(s.target->name + "[...]"), "The signs are =, +=, *=, max=, min= and :=.");
+            return expected("'=' after " + quoted(s.target->name + "[...]"),
+                            "The signs are =, +=, *=, max=, min= and :=.");
         }
         return (s.value = expression()) && end_statement(s);
     }
@@ -914,11 +973,14 @@ private:
         if (bracketed && !expect(")", "after the names on the left")) return false;
         const bool one = s.names.size() == 1;
         if (!expect("=", "after " + quoted(s.names.back().name),
-                    one ? "Write " + s.names[0].name + "[i] = ... for an equation, or " + s.names[0].name + " = OPERATOR(...) for a call." : ""))
+                    one ? "Write " + s.names[0].name + "[i] = ... for an equation, or " + s.names[0].name +
+                              " = OPERATOR(...) for a call."
+                        : ""))
             return false;
         if (!(s.value = expression())) return false;
         if (s.value->kind != ExprKind::Call) {
-            fail(s.value->begin, s.value->end, "The tensor " + quoted(s.names[0].name) + " without indices can only be the result of an operator.",
+            fail(s.value->begin, s.value->end,
+                 "The tensor " + quoted(s.names[0].name) + " without indices can only be the result of an operator.",
                  "Write an equation with indices, as in " + s.names[0].name + "[i] = ...; use let for an integer.");
             return false;
         }
@@ -934,7 +996,9 @@ private:
             if (!name(t.name, "a parameter", &t.at, &t.at_end)) return;
             if (!expect("=", "after " + quoted(t.name), "Write " + t.name + " = f32[2,3].")) return;
             if (!type_ref(t.type)) return;
-            if (!expect("[", "before the extents of " + quoted(t.name), "Write " + t.name + " = f32[2,3].") || !dims(t.dims, t.name)) return;
+            if (!expect("[", "before the extents of " + quoted(t.name), "Write " + t.name + " = f32[2,3].") ||
+                !dims(t.dims, t.name))
+                return;
             if (accept("in")) {
                 Binding b;
                 b.name = t.name;
@@ -957,7 +1021,9 @@ private:
 
 }  // namespace
 
-bool is_reduction(std::string_view word) { return std::find(kReductions.begin(), kReductions.end(), word) != kReductions.end(); }
+bool is_reduction(std::string_view word) {
+    return std::find(kReductions.begin(), kReductions.end(), word) != kReductions.end();
+}
 bool is_reserved(std::string_view word) {
     const auto type = dtype_from_name(word);
     if (type && name(*type) == word) return true;

@@ -10,8 +10,8 @@
 namespace opwright::lang {
 
 struct ParseResult {
-    std::unique_ptr<File> file;       // the declarations without an error
-    std::vector<Diagnostic> errors;   // in order of the text, at most 20
+    std::unique_ptr<File> file;      // the declarations without an error
+    std::vector<Diagnostic> errors;  // in order of the text, at most 20
 };
 
 // Nesting of expressions and blocks is limited (200 and 64), so that no input exhausts the stack.

@@ -12,7 +12,8 @@ Status Elaborator::run() {
     OPW_CHECK(block(op_.body));
     for (const Param& o : op_.outputs)
         if (!views_.count(o.name)) {
-            return error(o, fmt::format("No equation defines the output `{}` of `{}`.", o.name, op_.name), fmt::format("Add {}[...] = ....", o.name));
+            return error(o, fmt::format("No equation defines the output `{}` of `{}`.", o.name, op_.name),
+                         fmt::format("Add {}[...] = ....", o.name));
         }
     return ok_status();
 }
@@ -23,7 +24,9 @@ Status Elaborator::block(const std::vector<Stmt>& b) {
 }
 
 Status Elaborator::statement(const Stmt& s) {
-    if (++s_.steps > kMaxSteps) return error(s, fmt::format("The elaboration of `{}` takes too many steps and was given up here.", op_.name), "Lower the ranks or the number of unrolled terms.");
+    if (++s_.steps > kMaxSteps)
+        return error(s, fmt::format("The elaboration of `{}` takes too many steps and was given up here.", op_.name),
+                     "Lower the ranks or the number of unrolled terms.");
     switch (s.kind) {
         case StmtKind::Range: return range(s);
         case StmtKind::Let: return let(s);
@@ -38,10 +41,10 @@ Status Elaborator::statement(const Stmt& s) {
 }
 
 Status Elaborator::free_name(const std::string& n, uint32_t at, uint32_t end) const {
-    const char* what = values_.count(n)                      ? "an attribute or a let"
-                       : dims_.count(n) || each_.count(n)    ? "a dim or an index"
+    const char* what = values_.count(n)                   ? "an attribute or a let"
+                       : dims_.count(n) || each_.count(n) ? "a dim or an index"
                        : views_.count(n) || absent_.count(n) || variadic_.count(n) || outputs_.count(n) ? "a tensor"
-                                                             : nullptr;
+                                                                                                        : nullptr;
     if (!what) return ok_status();
     return error_at(at, end, fmt::format("`{}` is {} already.", n, what), "Choose another name.");
 }
@@ -76,7 +79,11 @@ Result<Dim> Elaborator::stated_range(const Binding& b) {
             OPW_TRY(Value v, eval(*b.rank, {}));
             const auto c = v.constant_integer();
             if (!c || *c < 0 || *c > kMaxRank)
-                return error(*b.rank, fmt::format("The rank of `{}` is {}, where a number from 0 to {} known at elaboration is needed.", b.name, v.str(), kMaxRank), "Use constants, constant attributes, rank(...) and len(...).");
+                return error(
+                    *b.rank,
+                    fmt::format("The rank of `{}` is {}, where a number from 0 to {} known at elaboration is needed.",
+                                b.name, v.str(), kMaxRank),
+                    "Use constants, constant attributes, rank(...) and len(...).");
             rank = static_cast<size_t>(*c);
         }
         std::vector<Value> ends[2];
@@ -95,33 +102,57 @@ Result<Dim> Elaborator::stated_range(const Binding& b) {
                     listed[i] = true;
                 }
             } else if (!b.pack) {
-                return error(*exprs[i], fmt::format("`{}` is a pack, but `{}` is one index.", source_of(*packs[0]), b.name), fmt::format("Write {}... in ... for a pack of indices, or size({}) for a product.", b.name, source_of(*packs[0])));
+                return error(*exprs[i],
+                             fmt::format("`{}` is a pack, but `{}` is one index.", source_of(*packs[0]), b.name),
+                             fmt::format("Write {}... in ... for a pack of indices, or size({}) for a product.", b.name,
+                                         source_of(*packs[0])));
             } else {
                 OPW_TRY(ends[i], expand(*exprs[i], *exprs[i], {}));
             }
             if (!listed[i]) continue;
             if (rank && *rank != ends[i].size())
-                return error(*exprs[i], fmt::format("`{}` has {} elements where `{}` has {}.", source_of(*exprs[i]), ends[i].size(), b.name, *rank), "Packs in one range need one length.");
+                return error(*exprs[i],
+                             fmt::format("`{}` has {} elements where `{}` has {}.", source_of(*exprs[i]),
+                                         ends[i].size(), b.name, *rank),
+                             "Packs in one range need one length.");
             rank = ends[i].size();
         }
-        if (b.pack && !rank) return error_at(b.at, b.at_end, fmt::format("The rank of the pack `{}` is not known.", b.name), fmt::format("State it: {}...(2) in ....", b.name));
+        if (b.pack && !rank)
+            return error_at(b.at, b.at_end, fmt::format("The rank of the pack `{}` is not known.", b.name),
+                            fmt::format("State it: {}...(2) in ....", b.name));
         const size_t n = b.pack ? *rank : 1;
-        if (n > kMaxRank) return error_at(b.at, b.at_end, fmt::format("The pack `{}` has rank {}, more than {}.", b.name, n, kMaxRank), "Lower the rank.");
+        if (n > kMaxRank)
+            return error_at(b.at, b.at_end,
+                            fmt::format("The pack `{}` has rank {}, more than {}.", b.name, n, kMaxRank),
+                            "Lower the rank.");
         for (size_t k = 0; k < n; ++k) {
             Sym at[2];
             for (int i = 0; i < 2; ++i) {
                 const Value& v = ends[i][listed[i] ? k : 0];
                 const auto s = v.as_sym();
-                if (v.is(Kind::Computed)) return error(*exprs[i], fmt::format("`{}` is not known before run time, so it cannot end a range.", source_of(*exprs[i])), "Pass it as an integer attribute.");
-                if (!s) return error(*exprs[i], fmt::format("`{}` is {}, where the end of a range is an integer.", source_of(*exprs[i]), v.kind_name()), "Use extents, integer attributes and integers.");
+                if (v.is(Kind::Computed))
+                    return error(*exprs[i],
+                                 fmt::format("`{}` is not known before run time, so it cannot end a range.",
+                                             source_of(*exprs[i])),
+                                 "Pass it as an integer attribute.");
+                if (!s)
+                    return error(*exprs[i],
+                                 fmt::format("`{}` is {}, where the end of a range is an integer.",
+                                             source_of(*exprs[i]), v.kind_name()),
+                                 "Use extents, integer attributes and integers.");
                 at[i] = *s;
             }
             OPW_TRY(Sym extent, checked_sym(*exprs[1], at[1] - at[0]));
             if (extent.upper() < 0) {
-                return error_at(b.begin->begin, b.end->end, fmt::format("The range of `{}` is {}..{}, which ends before it starts.", b.name, at[0].str(), at[1].str()), "Check the extents: an input may be smaller than the window that goes over it.");
+                return error_at(b.begin->begin, b.end->end,
+                                fmt::format("The range of `{}` is {}..{}, which ends before it starts.", b.name,
+                                            at[0].str(), at[1].str()),
+                                "Check the extents: an input may be smaller than the window that goes over it.");
             }
             if (extent.lower() < 0)
-                add_requirement(Sym(1) - math::less(extent, 0), fmt::format("In `{}`, the range of `{}` has the extent {}, which must not be negative.", op_.name, b.name, extent.str()));
+                add_requirement(Sym(1) - math::less(extent, 0),
+                                fmt::format("In `{}`, the range of `{}` has the extent {}, which must not be negative.",
+                                            op_.name, b.name, extent.str()));
             d.extents.push_back(extent);
             d.begins.push_back(at[0]);
         }
@@ -153,7 +184,10 @@ Status Elaborator::let(const Stmt& s) {
     if (!all.ok()) return all.error();
     if (!one.ok()) return one.error();
     Value v = listed ? Value::of_list(std::move(*all)) : std::move(*one);
-    if (b.pack && !v.is(Kind::List)) return error(*s.value, fmt::format("`{}` is {}, but `{}...` names a pack.", source_of(*s.value), v.kind_name(), b.name), fmt::format("Write let {} = ..., or expand: ({})....", b.name, source_of(*s.value)));
+    if (b.pack && !v.is(Kind::List))
+        return error(*s.value,
+                     fmt::format("`{}` is {}, but `{}...` names a pack.", source_of(*s.value), v.kind_name(), b.name),
+                     fmt::format("Write let {} = ..., or expand: ({})....", b.name, source_of(*s.value)));
     if (b.rank) return error(*b.rank, "A let states no rank.", "Remove it: the value has its length.");
     values_[b.name] = std::move(v);
     return ok_status();
@@ -169,17 +203,25 @@ Status Elaborator::constant(const Stmt& s) {
     } else if (const auto t = types_.find("T"); t != types_.end()) {
         type = t->second;
     } else {
-        return error_at(b.at, b.at_end, fmt::format("The table `{}` has no type.", b.name), fmt::format("State it: const {}: f32[...].", b.name));
+        return error_at(b.at, b.at_end, fmt::format("The table `{}` has no type.", b.name),
+                        fmt::format("State it: const {}: f32[...].", b.name));
     }
     OPW_TRY(auto extents, items(s.dims, {}));
     Shape shape;
     for (const Value& v : extents) {
         const auto c = v.constant_integer();
-        if (!c || *c < 0) return error_at(b.at, b.at_end, fmt::format("An extent of the table `{}` is {}, where a number known at elaboration is needed.", b.name, v.str()), "Tables have constant extents.");
+        if (!c || *c < 0)
+            return error_at(
+                b.at, b.at_end,
+                fmt::format("An extent of the table `{}` is {}, where a number known at elaboration is needed.", b.name,
+                            v.str()),
+                "Tables have constant extents.");
         shape.push_back(*c);
     }
     const int64_t count = element_count(shape);
-    if (count < 0 || count > static_cast<int64_t>(kMaxList) || shape.size() > kMaxRank) return error_at(b.at, b.at_end, fmt::format("The table `{}` has more than {} values.", b.name, kMaxList), "Pass so large a table as a parameter.");
+    if (count < 0 || count > static_cast<int64_t>(kMaxList) || shape.size() > kMaxRank)
+        return error_at(b.at, b.at_end, fmt::format("The table `{}` has more than {} values.", b.name, kMaxList),
+                        "Pass so large a table as a parameter.");
     Value v;
     if (s.value->kind == ExprKind::Expand) {
         OPW_TRY(auto all, expand(*s.value, {}));
@@ -194,9 +236,16 @@ Status Elaborator::constant(const Stmt& s) {
             return ok_status();
         }
         if (!x.is(Kind::List))
-            return error(*s.value, fmt::format("The table `{}` is declared {}, but {} stands where a list of {} is needed.", b.name, to_string(shape), x.str(), shape[level]), "Nest lists as the extents say.");
+            return error(*s.value,
+                         fmt::format("The table `{}` is declared {}, but {} stands where a list of {} is needed.",
+                                     b.name, to_string(shape), x.str(), shape[level]),
+                         "Nest lists as the extents say.");
         if (static_cast<int64_t>(x.list->size()) != shape[level])
-            return error(*s.value, fmt::format("The table `{}` is declared {}, but a list of {} stands where one of {} is needed.", b.name, to_string(shape), x.list->size(), shape[level]), "Nest lists as the extents say.");
+            return error(
+                *s.value,
+                fmt::format("The table `{}` is declared {}, but a list of {} stands where one of {} is needed.", b.name,
+                            to_string(shape), x.list->size(), shape[level]),
+                "Nest lists as the extents say.");
         for (const Value& y : *x.list) OPW_CHECK(fill(y, level + 1));
         return ok_status();
     };
@@ -205,16 +254,24 @@ Status Elaborator::constant(const Stmt& s) {
     for (size_t i = 0; i < flat.size(); ++i) {
         const Value& x = flat[i];
         if (const auto c = x.constant_integer()) {
-            if (is_float(type)) data.set(static_cast<int64_t>(i), static_cast<double>(*c));
-            else data.set_int(static_cast<int64_t>(i), *c);
-            if (!is_float(type) && type != DType::I64 && type != DType::U64 && (static_cast<double>(*c) > highest(type) || static_cast<double>(*c) < lowest(type)))
-                return error(*s.value, fmt::format("The value {} of the table `{}` does not fit {}.", *c, b.name, opwright::name(type)), "Use a wider type.");
+            if (is_float(type))
+                data.set(static_cast<int64_t>(i), static_cast<double>(*c));
+            else
+                data.set_int(static_cast<int64_t>(i), *c);
+            if (!is_float(type) && type != DType::I64 && type != DType::U64 &&
+                (static_cast<double>(*c) > highest(type) || static_cast<double>(*c) < lowest(type)))
+                return error(
+                    *s.value,
+                    fmt::format("The value {} of the table `{}` does not fit {}.", *c, b.name, opwright::name(type)),
+                    "Use a wider type.");
         } else if (x.is(Kind::Literal) && is_float(type)) {
             data.set(static_cast<int64_t>(i), x.number);
         } else if (x.is(Kind::Condition) && x.sym.is_const() && type == DType::Bool) {
             data.set_int(static_cast<int64_t>(i), *x.sym.constant());
         } else {
-            return error(*s.value, fmt::format("The table `{}` of {} cannot hold {}.", b.name, opwright::name(type), x.str()), "Its values are numbers of its type known at elaboration.");
+            return error(*s.value,
+                         fmt::format("The table `{}` of {} cannot hold {}.", b.name, opwright::name(type), x.str()),
+                         "Its values are numbers of its type known at elaboration.");
         }
     }
     View view;
@@ -222,7 +279,8 @@ Status Elaborator::constant(const Stmt& s) {
     view.type = type;
     view.at = b.at;
     view.at_end = b.at_end;
-    for (size_t i = 0; i < shape.size(); ++i) view.dims.push_back({static_cast<int>(i), Sym(shape[i]), Sym(shape[i]), false});
+    for (size_t i = 0; i < shape.size(); ++i)
+        view.dims.push_back({static_cast<int>(i), Sym(shape[i]), Sym(shape[i]), false});
     view.id = p_.add_constant(fresh_name(b.name), std::move(data));
     views_[b.name] = std::move(view);
     written_.insert(b.name);
@@ -232,7 +290,10 @@ Status Elaborator::constant(const Stmt& s) {
 Result<std::optional<bool>> Elaborator::decided(const Expr& condition) {
     in_equation_ = false;
     OPW_TRY(Value v, eval(condition, {}));
-    if (!v.is(Kind::Condition)) return error(condition, fmt::format("`{}` is {}, where a condition is needed.", source_of(condition), v.kind_name()), "Compare it with something.");
+    if (!v.is(Kind::Condition))
+        return error(condition,
+                     fmt::format("`{}` is {}, where a condition is needed.", source_of(condition), v.kind_name()),
+                     "Compare it with something.");
     if (auto c = v.sym.constant()) return std::optional<bool>(*c != 0);
     return std::optional<bool>();
 }
@@ -241,7 +302,10 @@ Status Elaborator::conditional(const Stmt& s) {
     for (const Branch& b : s.branches) {
         if (!b.condition) return block(b.block);
         OPW_TRY(auto c, decided(*b.condition));
-        if (!c) return error(*b.condition, fmt::format("`{}` is not known before run time.", source_of(*b.condition)), "An 'if' is decided at elaboration; use select(condition, a, b) for values, or require for conditions on extents.");
+        if (!c)
+            return error(*b.condition, fmt::format("`{}` is not known before run time.", source_of(*b.condition)),
+                         "An 'if' is decided at elaboration; use select(condition, a, b) for values, or require for "
+                         "conditions on extents.");
         if (*c) return block(b.block);
     }
     return ok_status();
@@ -250,7 +314,9 @@ Status Elaborator::conditional(const Stmt& s) {
 Status Elaborator::loop(const Stmt& s) {
     const Binding& b = s.binding;
     const auto xs = variadic_.find(s.text);
-    if (xs == variadic_.end()) return error_at(s.begin, b.at_end, fmt::format("`{}` is no variadic parameter of `{}`.", s.text, op_.name), "A for goes over a parameter declared as xs*.");
+    if (xs == variadic_.end())
+        return error_at(s.begin, b.at_end, fmt::format("`{}` is no variadic parameter of `{}`.", s.text, op_.name),
+                        "A for goes over a parameter declared as xs*.");
     if (loop_at_) return error_at(s.begin, b.at_end, "A for stands inside another one.", "Go over the tensors once.");
     OPW_CHECK(free_name(b.name, b.at, b.at_end));
     before_loop_ = written_;
@@ -273,7 +339,10 @@ Status Elaborator::loop(const Stmt& s) {
         values_ = values;
         dims_ = dims;
         // Names of this round end with it; outputs stay.
-        std::erase_if(views_, [&](const auto& v) { return v.first == b.name || (written_.count(v.first) && !outputs_.count(v.first) && !before_loop_.count(v.first)); });
+        std::erase_if(views_, [&](const auto& v) {
+            return v.first == b.name ||
+                   (written_.count(v.first) && !outputs_.count(v.first) && !before_loop_.count(v.first));
+        });
     }
     return ok_status();
 }
@@ -317,7 +386,8 @@ Status Elaborator::call_statement(const Stmt& s) {
             slots.push_back({"", math::Role::Temp});
             continue;
         }
-        if (views_.count(b.name)) return error_at(b.at, b.at_end, fmt::format("`{}` is defined already.", b.name), "Use another name.");
+        if (views_.count(b.name))
+            return error_at(b.at, b.at_end, fmt::format("`{}` is defined already.", b.name), "Use another name.");
         const auto out = outputs_.find(b.name);
         if (out == outputs_.end()) {
             OPW_CHECK(free_name(b.name, b.at, b.at_end));
@@ -330,7 +400,10 @@ Status Elaborator::call_statement(const Stmt& s) {
     }
     OPW_TRY(auto views, call(*s.value, std::move(slots)));
     if (views.size() < s.names.size())
-        return error(*s.value, fmt::format("`{}` has {} output{}, but {} names stand on the left.", s.value->name, views.size(), views.size() == 1 ? "" : "s", s.names.size()), "Give one name for each output; _ leaves one out.");
+        return error(*s.value,
+                     fmt::format("`{}` has {} output{}, but {} names stand on the left.", s.value->name, views.size(),
+                                 views.size() == 1 ? "" : "s", s.names.size()),
+                     "Give one name for each output; _ leaves one out.");
     for (size_t i = 0; i < s.names.size(); ++i) {
         const Binding& b = s.names[i];
         if (b.name == "_") continue;
@@ -341,12 +414,17 @@ Status Elaborator::call_statement(const Stmt& s) {
         if (v.id != math::kNone) {
             v.dims.clear();
             const auto& shape = p_.tensors[v.id].shape;
-            for (size_t d = 0; d < shape.size(); ++d) v.dims.push_back({static_cast<int>(d), shape[d], shape[d], false});
+            for (size_t d = 0; d < shape.size(); ++d)
+                v.dims.push_back({static_cast<int>(d), shape[d], shape[d], false});
         }
         if (const auto out = outputs_.find(b.name); out != outputs_.end()) {
             OPW_TRY(auto type, output_type(*out->second.first));
             if (type && *type != v.type)
-                return error(*s.value, fmt::format("`{}` is {}, but `{}` delivers {}.", b.name, opwright::name(*type), s.value->name, opwright::name(v.type)), fmt::format("Name the result otherwise and convert it: {}[...] = cast(..., {}).", b.name, opwright::name(*type)));
+                return error(*s.value,
+                             fmt::format("`{}` is {}, but `{}` delivers {}.", b.name, opwright::name(*type),
+                                         s.value->name, opwright::name(v.type)),
+                             fmt::format("Name the result otherwise and convert it: {}[...] = cast(..., {}).", b.name,
+                                         opwright::name(*type)));
             OPW_CHECK(check_declared(*out->second.first, v, *s.value));
         }
         views_[b.name] = std::move(v);
@@ -359,16 +437,21 @@ Result<std::vector<View>> Elaborator::call(const Expr& e, std::vector<OutputSlot
     const OpDecl* callee = s_.find(e.name, op_);
     if (!callee) {
         const std::string near = did_you_mean(e.name, s_.operator_names());
-        return error(e, fmt::format("There is no operator `{}`.", e.name),
-                     near.empty() ? "A name without indices is the result of an operator; write an equation with indices for functions." : fmt::format("Did you mean `{}`?", near));
+        return error(
+            e, fmt::format("There is no operator `{}`.", e.name),
+            near.empty()
+                ? "A name without indices is the result of an operator; write an equation with indices for functions."
+                : fmt::format("Did you mean `{}`?", near));
     }
     std::vector<BoundArg> args;
     const auto push = [&](const View& v) {
         BoundArg b;
         b.type = v.type;
         b.id = v.id;
-        if (v.id == math::kNone) b.scalar = v.scalar;
-        else b.shape = p_.tensors[v.id].shape;
+        if (v.id == math::kNone)
+            b.scalar = v.scalar;
+        else
+            b.shape = p_.tensors[v.id].shape;
         args.push_back(std::move(b));
     };
     for (const Expr* a : e.args) {
@@ -376,7 +459,9 @@ Result<std::vector<View>> Elaborator::call(const Expr& e, std::vector<OutputSlot
         if (base.kind == ExprKind::Name) {
             if (a->kind == ExprKind::Expand) {
                 const auto xs = variadic_.find(base.name);
-                if (xs == variadic_.end()) return error(*a, fmt::format("`{}` is no variadic parameter.", base.name), "Only xs... of a parameter xs* can stand here.");
+                if (xs == variadic_.end())
+                    return error(*a, fmt::format("`{}` is no variadic parameter.", base.name),
+                                 "Only xs... of a parameter xs* can stand here.");
                 for (const View& v : xs->second) push(v);
                 continue;
             }
@@ -390,16 +475,21 @@ Result<std::vector<View>> Elaborator::call(const Expr& e, std::vector<OutputSlot
             OPW_TRY(auto inner, call(base, {{scalar_mode ? "" : fresh_name(base.name + "_result"), math::Role::Temp}}));
             push(inner[0]);
         } else {
-            return error(*a, fmt::format("`{}` is no tensor, and an operator takes whole tensors.", source_of(*a)), "Name a tensor, or compute it by an equation before.");
+            return error(*a, fmt::format("`{}` is no tensor, and an operator takes whole tensors.", source_of(*a)),
+                         "Name a tensor, or compute it by an equation before.");
         }
     }
     return call_with(e, *callee, std::move(args), std::move(slots), scalar_mode);
 }
 
-Result<std::vector<View>> Elaborator::call_with(const Expr& e, const OpDecl& callee, std::vector<BoundArg> args, std::vector<OutputSlot> slots, bool on_numbers) {
+Result<std::vector<View>> Elaborator::call_with(const Expr& e, const OpDecl& callee, std::vector<BoundArg> args,
+                                                std::vector<OutputSlot> slots, bool on_numbers) {
     if (std::find(s_.stack.begin(), s_.stack.end(), &callee) != s_.stack.end())
-        return error(e, fmt::format("`{}` calls itself.", callee.name), "An operator cannot be recursive; write its equations out.");
-    if (s_.stack.size() >= kMaxCalls) return error(e, fmt::format("Operators call each other more than {} deep.", kMaxCalls), "Flatten the chain of calls.");
+        return error(e, fmt::format("`{}` calls itself.", callee.name),
+                     "An operator cannot be recursive; write its equations out.");
+    if (s_.stack.size() >= kMaxCalls)
+        return error(e, fmt::format("Operators call each other more than {} deep.", kMaxCalls),
+                     "Flatten the chain of calls.");
     std::map<std::string, Value> given;
     const bool outer = std::exchange(in_equation_, false);
     for (const Setting& a : e.settings) {
@@ -436,17 +526,23 @@ Result<std::vector<View>> Elaborator::call_with(const Expr& e, const OpDecl& cal
     return out;
 }
 
-Result<std::vector<std::vector<BoundArg>>> group_arguments(const OpDecl& op, std::vector<BoundArg> args, const Span& place) {
+Result<std::vector<std::vector<BoundArg>>> group_arguments(const OpDecl& op, std::vector<BoundArg> args,
+                                                           const Span& place) {
     const bool variadic = !op.params.empty() && op.params.back().variadic;
     const size_t fixed = op.params.size() - variadic;
     size_t least = fixed;
     while (least > 0 && op.params[least - 1].optional) --least;
     if (args.size() < least || (args.size() > fixed && !variadic)) {
-        const std::string takes = variadic ? fmt::format("at least {}", least + 1) : least == fixed ? std::to_string(fixed) : fmt::format("{} to {}", least, fixed);
+        const std::string takes = variadic         ? fmt::format("at least {}", least + 1)
+                                  : least == fixed ? std::to_string(fixed)
+                                                   : fmt::format("{} to {}", least, fixed);
         std::string list;
-        for (const Param& p : op.params) list += (list.empty() ? "" : ", ") + p.name + (p.optional ? "?" : p.variadic ? "*" : "");
-        return Diagnostic(fmt::format("`{}` takes {} tensor{}, but {} {} given.", op.name, takes, takes == "1" ? "" : "s", args.size(), args.size() == 1 ? "is" : "are"),
-                          place.source ? place : op.span(op.name_at, op.name_end), list.empty() ? "It takes none." : fmt::format("Its parameters are {}.", list));
+        for (const Param& p : op.params)
+            list += (list.empty() ? "" : ", ") + p.name + (p.optional ? "?" : p.variadic ? "*" : "");
+        return Diagnostic(fmt::format("`{}` takes {} tensor{}, but {} {} given.", op.name, takes,
+                                      takes == "1" ? "" : "s", args.size(), args.size() == 1 ? "is" : "are"),
+                          place.source ? place : op.span(op.name_at, op.name_end),
+                          list.empty() ? "It takes none." : fmt::format("Its parameters are {}.", list));
     }
     std::vector<std::vector<BoundArg>> out(op.params.size());
     for (size_t i = 0; i < fixed; ++i) {

@@ -19,16 +19,16 @@ struct Value {
         Text,
         Type,
         List,
-        Computed,   // an expression of the Program
+        Computed,  // an expression of the Program
     };
     Kind kind = Kind::None;
-    bool real = false;               // Literal: written or computed as a floating-point number
-    bool index = false;              // Computed: made of indices, extents and integer literals only
-    DType type = DType::I64;         // Type; Computed: the type it counts as (16-bit floats are computed in f32)
-    math::ExprId expr = math::kNone; // Computed
-    int64_t integer = 0;             // Literal
-    double number = 0;               // Literal
-    math::Sym sym = zero();          // Size, Condition
+    bool real = false;                // Literal: written or computed as a floating-point number
+    bool index = false;               // Computed: made of indices, extents and integer literals only
+    DType type = DType::I64;          // Type; Computed: the type it counts as (16-bit floats are computed in f32)
+    math::ExprId expr = math::kNone;  // Computed
+    int64_t integer = 0;              // Literal
+    double number = 0;                // Literal
+    math::Sym sym = zero();           // Size, Condition
     std::string text;
     std::shared_ptr<const std::vector<Value>> list;
 

@@ -1,4 +1,5 @@
-// The examples of docs/language.md: `op` blocks elaborate, `op error` blocks give the message of the block that follows.
+// The examples of docs/language.md: `op` blocks elaborate, `op error` blocks give the message of the block that
+// follows.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -43,11 +44,13 @@ TEST(LangDocs, ExamplesOfTheReference) {
         if (b.kind != "op error") continue;
         ++bad;
         std::string text;
-        for (const Diagnostic& d : check(std::make_shared<const Source>(Source{"language.md", b.text}))) text += (text.empty() ? "" : "\n\n") + render(d);
+        for (const Diagnostic& d : check(std::make_shared<const Source>(Source{"language.md", b.text})))
+            text += (text.empty() ? "" : "\n\n") + render(d);
         ASSERT_LT(i + 1, blocks.size());
         EXPECT_EQ(text + "\n", blocks[i + 1].text) << "line " << b.line;
     }
-    for (const Diagnostic& d : check(std::make_shared<const Source>(Source{"language.md", all}))) ADD_FAILURE() << render(d);
+    for (const Diagnostic& d : check(std::make_shared<const Source>(Source{"language.md", all})))
+        ADD_FAILURE() << render(d);
     EXPECT_GT(good, 15);
     EXPECT_GT(bad, 3);
 }

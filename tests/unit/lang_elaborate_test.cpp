@@ -37,7 +37,8 @@ struct Operator {
         const Status s = library.add(std::make_shared<const Source>(Source{"test.op", text}));
         EXPECT_TRUE(s.ok()) << (s.ok() ? "" : render(s.error()));
     }
-    Result<math::Program> program(const std::vector<Tensor>& inputs, const Attributes& attributes = {}, bool symbolic = false) const {
+    Result<math::Program> program(const std::vector<Tensor>& inputs, const Attributes& attributes = {},
+                                  bool symbolic = false) const {
         std::vector<Argument> args;
         int n = 0;
         for (const Tensor& t : inputs) {
@@ -50,7 +51,8 @@ struct Operator {
         return library.elaborate("f", args, attributes);
     }
     // The outputs; those of the program with symbolic extents must be the same.
-    std::vector<Tensor> run(const std::vector<Tensor>& inputs, const Attributes& attributes = {}, const math::SymValues& given = {}) const {
+    std::vector<Tensor> run(const std::vector<Tensor>& inputs, const Attributes& attributes = {},
+                            const math::SymValues& given = {}) const {
         std::vector<Tensor> present, out;
         for (const Tensor& t : inputs)
             if (t.defined()) present.push_back(t);
@@ -72,12 +74,15 @@ struct Operator {
                     continue;
                 }
                 EXPECT_EQ((*r)[i].value.shape(), out[i].shape());
-                EXPECT_THAT(values((*r)[i].value), ::testing::Pointwise(::testing::NanSensitiveDoubleEq(), values(out[i]))) << p->print();
+                EXPECT_THAT(values((*r)[i].value),
+                            ::testing::Pointwise(::testing::NanSensitiveDoubleEq(), values(out[i])))
+                    << p->print();
             }
         }
         return out;
     }
-    std::vector<double> operator()(const std::vector<Tensor>& inputs, const Attributes& attributes = {}, const math::SymValues& given = {}) const {
+    std::vector<double> operator()(const std::vector<Tensor>& inputs, const Attributes& attributes = {},
+                                   const math::SymValues& given = {}) const {
         const auto r = run(inputs, attributes, given);
         return r.empty() ? std::vector<double>{} : values(r[0]);
     }
@@ -90,9 +95,10 @@ struct Operator {
 Attribute ints(std::vector<int64_t> v) { return std::vector<Sym>(v.begin(), v.end()); }
 
 TEST(LangElaborate, IntermediateAndReduction) {
-    Operator f("op f(x[m,k], w[n,k], a[n]) -> y[m,n]:\n"
-               "    z[m,n] = sum[k](x[m,k] * w[n,k])\n"
-               "    y[m,n] = select(z[m,n] >= 0, z[m,n], a[n] * z[m,n])\n");
+    Operator f(
+        "op f(x[m,k], w[n,k], a[n]) -> y[m,n]:\n"
+        "    z[m,n] = sum[k](x[m,k] * w[n,k])\n"
+        "    y[m,n] = select(z[m,n] >= 0, z[m,n], a[n] * z[m,n])\n");
     EXPECT_THAT(f({f32({1, 2}, {1, 2}), f32({2, 2}, {3, 4, -5, -6}), f32({2}, {2, 10})}), ElementsAre(11, -170));
 }
 
@@ -128,8 +134,9 @@ TEST(LangElaborate, OnlyKnownOnesBroadcastWhereAskedFor) {
     EXPECT_THAT(p->print(), HasSubstr("y[i0,i1] = x[i0,i1] + w[0,i1]"));
     EXPECT_EQ(p->tensors[p->outputs[0]].shape[1].str(), "b");
     ASSERT_EQ(p->requirements.size(), 1u);
-    EXPECT_EQ(p->requirements[0].message, "In `f`, dim 1 of `x` (extent b) and dim 1 of `w` (extent c) must be equal; an extent of 1 is broadcast "
-                                          "only where it is known before: state the shapes of the inputs.");
+    EXPECT_EQ(p->requirements[0].message,
+              "In `f`, dim 1 of `x` (extent b) and dim 1 of `w` (extent c) must be equal; an extent of 1 is broadcast "
+              "only where it is known before: state the shapes of the inputs.");
 }
 
 TEST(LangElaborate, MissingLeadingDimsOfABroadcastParameter) {
@@ -141,17 +148,21 @@ TEST(LangElaborate, MissingLeadingDimsOfABroadcastParameter) {
 }
 
 TEST(LangElaborate, PacksOfAConvolution) {
-    Operator f("op f(x[i...], w[k...]; stride: ints = 1, pad: ints = 0) -> y[p...]:\n"
-               "    p... in 0..((i + 2*pad - k) // stride + 1)\n"
-               "    y[p...] = sum[k...](x[(p*stride + k - pad)...] outside zero * w[k...])\n");
+    Operator f(
+        "op f(x[i...], w[k...]; stride: ints = 1, pad: ints = 0) -> y[p...]:\n"
+        "    p... in 0..((i + 2*pad - k) // stride + 1)\n"
+        "    y[p...] = sum[k...](x[(p*stride + k - pad)...] outside zero * w[k...])\n");
     EXPECT_THAT(f({f32({4}, {1, 2, 3, 4}), f32({2}, {1, 10})}), ElementsAre(21, 32, 43));
-    EXPECT_THAT(f({f32({4}, {1, 2, 3, 4}), f32({2}, {1, 10})}, {{"stride", ints({2})}, {"pad", ints({1})}}), ElementsAre(10, 32, 4));
+    EXPECT_THAT(f({f32({4}, {1, 2, 3, 4}), f32({2}, {1, 10})}, {{"stride", ints({2})}, {"pad", ints({1})}}),
+                ElementsAre(10, 32, 4));
     EXPECT_THAT(f({f32({2, 2}, {1, 2, 3, 4}), f32({2, 1}, {1, 10})}, {{"stride", Sym(1)}}), ElementsAre(31, 42));
-    EXPECT_EQ(f.error({f32({2}, {1, 2}), f32({4}, {1, 2, 3, 4})}), "The range of `p` is 0..-1, which ends before it starts.");
+    EXPECT_EQ(f.error({f32({2}, {1, 2}), f32({4}, {1, 2, 3, 4})}),
+              "The range of `p` is 0..-1, which ends before it starts.");
 }
 
 TEST(LangElaborate, PackFunctions) {
-    Operator reduce("op f(x[merge(o, r, axes)...]; axes: ints) -> y[o...]:\n    y[o...] = sum[r...](x[merge(o, r, axes)...])\n");
+    Operator reduce(
+        "op f(x[merge(o, r, axes)...]; axes: ints) -> y[o...]:\n    y[o...] = sum[r...](x[merge(o, r, axes)...])\n");
     const Tensor x = f32({2, 3}, {1, 2, 3, 4, 5, 6});
     EXPECT_THAT(reduce({x}, {{"axes", ints({0})}}), ElementsAre(5, 7, 9));
     EXPECT_THAT(reduce({x}, {{"axes", ints({1})}}), ElementsAre(6, 15));
@@ -161,18 +172,20 @@ TEST(LangElaborate, PackFunctions) {
     EXPECT_THAT(transpose({x}, {{"perm", ints({1, 0})}}), ElementsAre(1, 4, 2, 5, 3, 6));
     Operator turn("op f(x[i...]) -> y[i...]:\n    y[i...] = x[(size(i) - 1 - i)...]\n");
     EXPECT_THAT(turn({x}), ElementsAre(6, 5, 4, 3, 2, 1));
-    Operator flat("op f(x[i...]) -> y[p]:\n"
-                  "    let step... = (product(drop(i, position(i) + 1)))...\n"
-                  "    p in 0..size(i...)\n"
-                  "    y[p] = x[(p // step % size(i))...]\n");
+    Operator flat(
+        "op f(x[i...]) -> y[p]:\n"
+        "    let step... = (product(drop(i, position(i) + 1)))...\n"
+        "    p in 0..size(i...)\n"
+        "    y[p] = x[(p // step % size(i))...]\n");
     EXPECT_THAT(flat({x}), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST(LangElaborate, FoldsAndPositions) {
-    Operator f("op f(x[i...]; k: ints) -> y[i...]:\n"
-               "    let later... = (product(drop(k, position(k) + 1)))...\n"
-               "    let n = total(k) + product(k) * 100 + len(k) * 1000\n"
-               "    y[i...] = x[i...] + cast(n + later[0] * 10000, T)\n");
+    Operator f(
+        "op f(x[i...]; k: ints) -> y[i...]:\n"
+        "    let later... = (product(drop(k, position(k) + 1)))...\n"
+        "    let n = total(k) + product(k) * 100 + len(k) * 1000\n"
+        "    y[i...] = x[i...] + cast(n + later[0] * 10000, T)\n");
     EXPECT_THAT(f({f32({1, 1}, {0})}, {{"k", ints({2, 3})}}), ElementsAre(32605));
     Operator inside("op f(x[i...]) -> y[i...]:\n    y[i...] = select(and((i >= 1)...), x[i...], -x[i...])\n");
     EXPECT_THAT(inside({f32({2, 2}, {1, 2, 3, 4})}), ElementsAre(-1, -2, -3, 4));
@@ -180,15 +193,16 @@ TEST(LangElaborate, FoldsAndPositions) {
 }
 
 TEST(LangElaborate, StaticChoices) {
-    Operator f("op f(x[m], b?[m]; mode = \"add\", n: int = 2, to: dtype = f32) -> y: to[m]:\n"
-               "    let twice = n * 2\n"
-               "    if mode == \"add\" and present(b):\n"
-               "        z[m] = x[m] + b[m]\n"
-               "    elif mode in [\"scale\", \"times\"]:\n"
-               "        z[m] = x[m] * cast(twice, T)\n"
-               "    else:\n"
-               "        z[m] = x[m]\n"
-               "    y[m] = cast(z[m], to)\n");
+    Operator f(
+        "op f(x[m], b?[m]; mode = \"add\", n: int = 2, to: dtype = f32) -> y: to[m]:\n"
+        "    let twice = n * 2\n"
+        "    if mode == \"add\" and present(b):\n"
+        "        z[m] = x[m] + b[m]\n"
+        "    elif mode in [\"scale\", \"times\"]:\n"
+        "        z[m] = x[m] * cast(twice, T)\n"
+        "    else:\n"
+        "        z[m] = x[m]\n"
+        "    y[m] = cast(z[m], to)\n");
     const Tensor x = f32({2}, {1.5, 2.5});
     EXPECT_THAT(f({x, f32({2}, {1, 1})}), ElementsAre(2.5, 3.5));
     EXPECT_THAT(f({x}), ElementsAre(1.5, 2.5));
@@ -197,11 +211,12 @@ TEST(LangElaborate, StaticChoices) {
 }
 
 TEST(LangElaborate, TablesRangesAndRequirements) {
-    Operator f("op f(x[m]) -> y[p]:\n"
-               "    require m >= 3, \"The signal has {m} samples and needs 3.\"\n"
-               "    const w[3] = [1, 2, 1.5]\n"
-               "    p in 0..m - 2\n"
-               "    y[p] = sum[k](w[k] * x[p + k])\n");
+    Operator f(
+        "op f(x[m]) -> y[p]:\n"
+        "    require m >= 3, \"The signal has {m} samples and needs 3.\"\n"
+        "    const w[3] = [1, 2, 1.5]\n"
+        "    p in 0..m - 2\n"
+        "    y[p] = sum[k](w[k] * x[p + k])\n");
     EXPECT_THAT(f({f32({4}, {1, 2, 3, 4})}), ElementsAre(9.5, 14));
     EXPECT_EQ(f.error({f32({2}, {1, 2})}), "The signal has 2 samples and needs 3.");
     auto p = f.program({f32({2}, {1, 2})}, {}, true);
@@ -215,7 +230,8 @@ TEST(LangElaborate, HalfPrecisionComputesInSingle) {
     Operator f("op f(x[m]) -> y[m]:\n    y[m] = x[m] * 0.1 + 0.044715\n");
     const auto y = f.run({tensor(DType::F16, {1}, {2048})});
     auto p = f.program({tensor(DType::F16, {1}, {2048})});
-    EXPECT_EQ(y[0].get(0), static_cast<double>(0.1f) * 2048 + static_cast<double>(0.044715f));  // unrounded, from f32 constants
+    EXPECT_EQ(y[0].get(0),
+              static_cast<double>(0.1f) * 2048 + static_cast<double>(0.044715f));  // unrounded, from f32 constants
     EXPECT_EQ(p->tensors[p->outputs[0]].dtype, DType::F16);
     // Data that only moves is never converted.
     Operator move("op f(x[m]) -> y[m]:\n    y[m] = select(m > 0, x[m], x[0])\n");
@@ -224,10 +240,11 @@ TEST(LangElaborate, HalfPrecisionComputesInSingle) {
 }
 
 TEST(LangElaborate, IntegersWrapAndSumsAccumulateWide) {
-    Operator f("op f(x[m]) -> (y[], z: i32[], w: acc(T)[]):\n"
-               "    y[] = sum[m](x[m])\n"
-               "    z[] = sum[m; i32](cast(x[m], i32))\n"
-               "    w[] = sum[m; i32](x[m])\n");
+    Operator f(
+        "op f(x[m]) -> (y[], z: i32[], w: acc(T)[]):\n"
+        "    y[] = sum[m](x[m])\n"
+        "    z[] = sum[m; i32](cast(x[m], i32))\n"
+        "    w[] = sum[m; i32](x[m])\n");
     const auto r = f.run({tensor(DType::I8, {3}, {100, 100, 100})});
     ASSERT_EQ(r.size(), 3u);
     EXPECT_EQ(r[0].get(0), 300 - 256);
@@ -245,14 +262,18 @@ TEST(LangElaborate, DivisionOfIndicesFloorsAndOfDataTruncates) {
 TEST(LangElaborate, Scans) {
     const Tensor x = f32({4}, {1, 2, 3, 4});
     EXPECT_THAT(Operator("op f(x[m]) -> y[m]:\n    y[m] = cumsum[m](x[m])\n")({x}), ElementsAre(1, 3, 6, 10));
-    EXPECT_THAT(Operator("op f(x[m]; e = true) -> y[m]:\n    y[m] = 2 * cumsum[m; exclusive = e, reverse = true](x[m])\n")({x}), ElementsAre(18, 14, 8, 0));
+    EXPECT_THAT(
+        Operator("op f(x[m]; e = true) -> y[m]:\n    y[m] = 2 * cumsum[m; exclusive = e, reverse = true](x[m])\n")({x}),
+        ElementsAre(18, 14, 8, 0));
     EXPECT_THAT(Operator("op f(x[m]) -> y[]:\n    y[] = sum[m](cumprod[m](x[m]))\n")({x}), ElementsAre(1 + 2 + 6 + 24));
-    EXPECT_THAT(Operator("op f(x[m]) -> y[m]:\n    y[m] = cummax[m](-x[m])\n")({tensor(DType::F16, {2}, {1, 2})}), ElementsAre(-1, -1));
+    EXPECT_THAT(Operator("op f(x[m]) -> y[m]:\n    y[m] = cummax[m](-x[m])\n")({tensor(DType::F16, {2}, {1, 2})}),
+                ElementsAre(-1, -1));
 }
 
 TEST(LangElaborate, ArgumentsOfTheMaximum) {
-    Operator f("op f(x[m,n]) -> (a: i64[], b: i64[m], c: i64[m]):\n"
-               "    a[] = argmax[m,n](x[m,n])\n    b[m] = argmax[n](x[m,n])\n    c[m] = argmax_last[n](x[m,n])\n");
+    Operator f(
+        "op f(x[m,n]) -> (a: i64[], b: i64[m], c: i64[m]):\n"
+        "    a[] = argmax[m,n](x[m,n])\n    b[m] = argmax[n](x[m,n])\n    c[m] = argmax_last[n](x[m,n])\n");
     const auto r = f.run({f32({2, 3}, {1, 5, 5, 7, 0, 7})});
     EXPECT_THAT(values(r[0]), ElementsAre(3));
     EXPECT_THAT(values(r[1]), ElementsAre(1, 0));
@@ -272,10 +293,11 @@ TEST(LangElaborate, LogSumExpIsStableAtInfinity) {
 }
 
 TEST(LangElaborate, ReductionsWhereAConditionHolds) {
-    Operator f("op f(x[m]) -> (y[m], z[m], w[m]):\n"
-               "    y[m] = max[k in 0..3 where inside(x[m + k - 1])](x[m + k - 1] outside zero)\n"
-               "    z[m] = mean[k in 0..3 where inside(x[m + k - 1])](x[m + k - 1] outside clamp)\n"
-               "    w[m] = x[m - 1] outside (7) + x[m + 1] outside reflect\n");
+    Operator f(
+        "op f(x[m]) -> (y[m], z[m], w[m]):\n"
+        "    y[m] = max[k in 0..3 where inside(x[m + k - 1])](x[m + k - 1] outside zero)\n"
+        "    z[m] = mean[k in 0..3 where inside(x[m + k - 1])](x[m + k - 1] outside clamp)\n"
+        "    w[m] = x[m - 1] outside (7) + x[m + 1] outside reflect\n");
     const auto r = f.run({f32({3}, {-1, -2, -6})});
     EXPECT_THAT(values(r[0]), ElementsAre(-1, -1, -2));
     EXPECT_THAT(values(r[1]), ElementsAre(-1.5, -3, -4));
@@ -283,13 +305,14 @@ TEST(LangElaborate, ReductionsWhereAConditionHolds) {
 }
 
 TEST(LangElaborate, GatherAndScatter) {
-    Operator f("op f(t[n,k], at: I[m]) -> (y[m,k], z[n,k], w[n]):\n"
-               "    y[m,k] = t[at[m], k]\n"
-               "    z[n,k] = 0\n"
-               "    z[at[m], k] += y[m,k]\n"
-               "    w[n] = -1\n"
-               "    w[m] := cast(at[m], T)\n"
-               "    w[m + 2] outside drop max= 9\n");
+    Operator f(
+        "op f(t[n,k], at: I[m]) -> (y[m,k], z[n,k], w[n]):\n"
+        "    y[m,k] = t[at[m], k]\n"
+        "    z[n,k] = 0\n"
+        "    z[at[m], k] += y[m,k]\n"
+        "    w[n] = -1\n"
+        "    w[m] := cast(at[m], T)\n"
+        "    w[m + 2] outside drop max= 9\n");
     const auto r = f.run({f32({3, 1}, {1, 2, 3}), tensor(DType::I32, {3}, {2, 0, 2})});
     EXPECT_THAT(values(r[0]), ElementsAre(3, 1, 3));
     EXPECT_THAT(values(r[1]), ElementsAre(1, 0, 6));
@@ -297,18 +320,20 @@ TEST(LangElaborate, GatherAndScatter) {
 }
 
 TEST(LangElaborate, CallsOfOtherOperators) {
-    Operator f("op soft(x[a...(axis), c, b...]; axis: int) -> y[a..., c, b...]:\n"
-               "    z[a..., b...] = max[c](x[a..., c, b...])\n"
-               "    e[a..., c, b...] = exp(x[a..., c, b...] - z[a..., b...])\n"
-               "    s[a..., b...] = sum[c](e[a..., c, b...])\n"
-               "    y[a..., c, b...] = e[a..., c, b...] / s[a..., b...]\n"
-               "op gate(x[i...]) -> y[i...] where T in float:\n    t[i...] = 1 / (1 + exp(-x[i...]))\n    y[i...] = t[i...] * x[i...]\n"
-               "op pair(x[m]) -> (a[m], b[m]):\n    a[m] = x[m] + 1\n    b[m] = a[m] * 2\n"
-               "op f(x[m,n]) -> (y[m,n], w[m]):\n"
-               "    z = soft(x; axis = rank(x) - 1)\n"
-               "    y[m,n] = gate(z[m,n] * 0) + z[m,n]\n"
-               "    v[m] = sum[n](x[m,n])\n"
-               "    (_, w) = pair(v)\n");
+    Operator f(
+        "op soft(x[a...(axis), c, b...]; axis: int) -> y[a..., c, b...]:\n"
+        "    z[a..., b...] = max[c](x[a..., c, b...])\n"
+        "    e[a..., c, b...] = exp(x[a..., c, b...] - z[a..., b...])\n"
+        "    s[a..., b...] = sum[c](e[a..., c, b...])\n"
+        "    y[a..., c, b...] = e[a..., c, b...] / s[a..., b...]\n"
+        "op gate(x[i...]) -> y[i...] where T in float:\n    t[i...] = 1 / (1 + exp(-x[i...]))\n    y[i...] = t[i...] * "
+        "x[i...]\n"
+        "op pair(x[m]) -> (a[m], b[m]):\n    a[m] = x[m] + 1\n    b[m] = a[m] * 2\n"
+        "op f(x[m,n]) -> (y[m,n], w[m]):\n"
+        "    z = soft(x; axis = rank(x) - 1)\n"
+        "    y[m,n] = gate(z[m,n] * 0) + z[m,n]\n"
+        "    v[m] = sum[n](x[m,n])\n"
+        "    (_, w) = pair(v)\n");
     const auto r = f.run({f32({1, 2}, {3, 3})});
     ASSERT_EQ(r.size(), 2u);
     EXPECT_THAT(values(r[0]), ElementsAre(0.5, 0.5));
@@ -316,8 +341,9 @@ TEST(LangElaborate, CallsOfOtherOperators) {
 }
 
 TEST(LangElaborate, OutputsStandInTheOrderOfTheDeclarationAndUnreadTemporariesVanish) {
-    Operator f("op pair(x[m]) -> (a[m], b[m]):\n    a[m] = x[m] + 1\n    b[m] = x[m] * 2\n"
-               "op f(x[m]) -> (y[m], z[m]):\n    (z, _) = pair(x)\n    unread[m] = x[m] * 7\n    y[m] = -x[m]\n");
+    Operator f(
+        "op pair(x[m]) -> (a[m], b[m]):\n    a[m] = x[m] + 1\n    b[m] = x[m] * 2\n"
+        "op f(x[m]) -> (y[m], z[m]):\n    (z, _) = pair(x)\n    unread[m] = x[m] * 7\n    y[m] = -x[m]\n");
     auto p = f.program({f32({2}, {1, 2})});
     ASSERT_TRUE(p.ok());
     EXPECT_EQ(p->tensors[p->outputs[0]].name, "y");
@@ -326,26 +352,32 @@ TEST(LangElaborate, OutputsStandInTheOrderOfTheDeclarationAndUnreadTemporariesVa
 }
 
 TEST(LangElaborate, VariadicParameters) {
-    Operator concat("op f(xs*[a...(axis), c*, b...]; axis: int) -> y[a..., n, b...]:\n"
-                    "    let n = total(c)\n"
-                    "    for x in xs:\n"
-                    "        y[a..., c + before(c), b...] := x[a..., c, b...]\n");
-    EXPECT_THAT(concat({f32({2, 1}, {1, 2}), f32({2, 2}, {3, 4, 5, 6})}, {{"axis", Sym(1)}}), ElementsAre(1, 3, 4, 2, 5, 6));
-    EXPECT_THAT(concat({f32({1, 2}, {1, 2}), f32({0, 2}, {}), f32({2, 2}, {3, 4, 5, 6})}, {{"axis", Sym(0)}}), ElementsAre(1, 2, 3, 4, 5, 6));
-    Operator mean("op f(xs*[~i...]) -> y[i...]:\n"
-                  "    y[i...] = 0\n"
-                  "    for x in xs:\n"
-                  "        let k = len(xs)\n"
-                  "        y[i...] += x[i...] / cast(k, T)\n");
+    Operator concat(
+        "op f(xs*[a...(axis), c*, b...]; axis: int) -> y[a..., n, b...]:\n"
+        "    let n = total(c)\n"
+        "    for x in xs:\n"
+        "        y[a..., c + before(c), b...] := x[a..., c, b...]\n");
+    EXPECT_THAT(concat({f32({2, 1}, {1, 2}), f32({2, 2}, {3, 4, 5, 6})}, {{"axis", Sym(1)}}),
+                ElementsAre(1, 3, 4, 2, 5, 6));
+    EXPECT_THAT(concat({f32({1, 2}, {1, 2}), f32({0, 2}, {}), f32({2, 2}, {3, 4, 5, 6})}, {{"axis", Sym(0)}}),
+                ElementsAre(1, 2, 3, 4, 5, 6));
+    Operator mean(
+        "op f(xs*[~i...]) -> y[i...]:\n"
+        "    y[i...] = 0\n"
+        "    for x in xs:\n"
+        "        let k = len(xs)\n"
+        "        y[i...] += x[i...] / cast(k, T)\n");
     EXPECT_THAT(mean({f32({2}, {2, 4}), f32({}, {6})}), ElementsAre(4, 5));
 }
 
 TEST(LangElaborate, SymbolicAttributes) {
-    Operator f("op f(x[m]; start: int, n: int) -> y[p]:\n"
-               "    p in 0..n\n"
-               "    y[p] = x[p + start]\n");
+    Operator f(
+        "op f(x[m]; start: int, n: int) -> y[p]:\n"
+        "    p in 0..n\n"
+        "    y[p] = x[p + start]\n");
     const Tensor x = f32({4}, {1, 2, 3, 4});
-    EXPECT_THAT(f({x}, {{"start", Sym::symbol("s")}, {"n", Sym::symbol("n")}}, {{"s", 1}, {"n", 2}}), ElementsAre(2, 3));
+    EXPECT_THAT(f({x}, {{"start", Sym::symbol("s")}, {"n", Sym::symbol("n")}}, {{"s", 1}, {"n", 2}}),
+                ElementsAre(2, 3));
     auto p = f.program({x}, {{"start", Sym::symbol("s")}, {"n", Sym::symbol("n")}}, true);
     ASSERT_TRUE(p.ok());
     EXPECT_FALSE(derive::reference(*p, {x}, {{"s", 3}, {"n", 2}}).ok());
@@ -369,9 +401,15 @@ TEST(LangElaborate, ComputedLetsAndExtremes) {
 
 TEST(LangElaborate, AttributesAsText) {
     Library l;
-    ASSERT_TRUE(l.add(std::make_shared<const Source>(Source{"t.op", "op f(x[m]; stride: ints = 1, mode = \"a\", to: dtype = f32, alpha = 1.0, on = false) -> y[m]:\n    y[m] = x[m]\n"})).ok());
+    ASSERT_TRUE(
+        l.add(std::make_shared<const Source>(Source{"t.op",
+                                                    "op f(x[m]; stride: ints = 1, mode = \"a\", to: dtype = f32, alpha "
+                                                    "= 1.0, on = false) -> y[m]:\n    y[m] = x[m]\n"}))
+            .ok());
     const OpDecl& f = *l.find("f");
-    const auto parse = [&](const std::string& text) { return l.parse_attributes(f, std::make_shared<const Source>(Source{"<attributes>", text})); };
+    const auto parse = [&](const std::string& text) {
+        return l.parse_attributes(f, std::make_shared<const Source>(Source{"<attributes>", text}));
+    };
     auto a = parse("stride = [2, 1], mode = \"edge\", to = f16, alpha = 2, on = true");
     ASSERT_TRUE(a.ok()) << render(a.error());
     EXPECT_TRUE(std::get<std::vector<Sym>>(a->at("stride"))[0].is(2));
@@ -380,15 +418,21 @@ TEST(LangElaborate, AttributesAsText) {
     EXPECT_EQ(std::get<double>(a->at("alpha")), 2.0);
     EXPECT_EQ(std::get<bool>(a->at("on")), true);
     EXPECT_TRUE(parse("")->empty());
-    EXPECT_EQ(parse("strid = 2").error().next, "Did you mean `stride`? Its attributes are stride, mode, to, alpha, on.");
-    EXPECT_EQ(parse("stride = \"a\"").error().message, "The attribute `stride` of `f` is \"a\", but a list of integers is needed.");
+    EXPECT_EQ(parse("strid = 2").error().next,
+              "Did you mean `stride`? Its attributes are stride, mode, to, alpha, on.");
+    EXPECT_EQ(parse("stride = \"a\"").error().message,
+              "The attribute `stride` of `f` is \"a\", but a list of integers is needed.");
     EXPECT_FALSE(parse("stride = 2 mode = 3").ok());
 }
 
 TEST(LangElaborate, ExamplesAndFacts) {
     Library l;
-    ASSERT_TRUE(l.add(std::make_shared<const Source>(Source{"t.op", "# A remark.\n\nop f(at: I[m], x?[n], ws*[k]; axes: ints = []) -> y[m]:\n    \"Says\"\n    \"what.\"\n    y[m] = cast(at[m], f32)\n"
-                                                                "    example at = i64[5] in 0..3, ws = f32[2], ws = f32[2]; axes = [1, 2]\n\n# End.\n"})).ok());
+    ASSERT_TRUE(l.add(std::make_shared<const Source>(Source{
+                          "t.op",
+                          "# A remark.\n\nop f(at: I[m], x?[n], ws*[k]; axes: ints = []) -> y[m]:\n    \"Says\"\n    "
+                          "\"what.\"\n    y[m] = cast(at[m], f32)\n"
+                          "    example at = i64[5] in 0..3, ws = f32[2], ws = f32[2]; axes = [1, 2]\n\n# End.\n"}))
+                    .ok());
     const OpDecl& f = *l.find("f");
     EXPECT_EQ(l.doc(f), "Says\nwhat.");
     EXPECT_EQ(l.file(f), "t.op");
@@ -407,7 +451,9 @@ TEST(LangElaborate, ExamplesAndFacts) {
 
 TEST(LangElaborate, AUsersOperatorHidesOneOfTheLibraryOnlyFromUsers) {
     Library l;
-    ASSERT_TRUE(l.add(std::make_shared<const Source>(Source{"t.op", "op relu(x[i...]) -> y[i...]:\n    y[i...] = -x[i...]\n"})).ok());
+    ASSERT_TRUE(
+        l.add(std::make_shared<const Source>(Source{"t.op", "op relu(x[i...]) -> y[i...]:\n    y[i...] = -x[i...]\n"}))
+            .ok());
     EXPECT_EQ(l.file(*l.find("relu")), "t.op");
     EXPECT_NE(Library::standard().file(*Library::standard().find("relu")), "t.op");
 }
@@ -416,7 +462,8 @@ TEST(LangElaborate, SourceThatRunsAwayIsGivenUp) {
     // Every level doubles the equations: 2^20 without a limit.
     std::string text = "op g0(x[m]) -> y[m]:\n    y[m] = x[m]\n";
     for (int i = 1; i < 21; ++i)
-        text += "op g" + std::to_string(i) + "(x[m]) -> y[m]:\n    a = g" + std::to_string(i - 1) + "(x)\n    y = g" + std::to_string(i - 1) + "(a)\n";
+        text += "op g" + std::to_string(i) + "(x[m]) -> y[m]:\n    a = g" + std::to_string(i - 1) + "(x)\n    y = g" +
+                std::to_string(i - 1) + "(a)\n";
     text += "op f(x[m]) -> y[m]:\n    y = g20(x)\n";
     EXPECT_THAT(Operator(text).error({f32({1}, {1})}), HasSubstr("elaborates to more than 4096 equations"));
 }

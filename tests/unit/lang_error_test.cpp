@@ -36,8 +36,10 @@ TEST(LangError, EveryMessageHasItsText) {
         text += "\n";
         EXPECT_NE(text, "\n") << f.filename() << " is accepted";
         const fs::path golden = fs::path(f).replace_extension(".txt");
-        if (update) std::ofstream(golden, std::ios::binary) << text;
-        else EXPECT_EQ(text, read(golden)) << f.filename();
+        if (update)
+            std::ofstream(golden, std::ios::binary) << text;
+        else
+            EXPECT_EQ(text, read(golden)) << f.filename();
     }
 }
 
