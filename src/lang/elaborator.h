@@ -93,6 +93,13 @@ struct Shared {
 Result<std::vector<std::vector<BoundArg>>> group_arguments(const OpDecl& op, std::vector<BoundArg> args,
                                                            const Span& place);
 
+// "dim 1 of `x`", for messages.
+std::string dim_of(size_t d, const std::string& tensor);
+// The dtype that a word of the language names; only its short spelling.
+std::optional<DType> dtype_word(const std::string& s);
+bool is_comparison(math::Fn f);
+// Whether an access must stay inside its tensor, so that its plain indices take their extents from it.
+bool plain_outside(const Expr& access);
 // float int signed unsigned numeric any; `in_dtype_class` also takes a dtype.
 bool is_dtype_class(const std::string& c);
 bool in_dtype_class(const std::string& c, DType t);
