@@ -1,4 +1,4 @@
-// The operators of ai.onnx.ml that compute with indices alone.
+// The operators of ai.onnx.ml that compute with indices alone, and counts of n-grams.
 #include <algorithm>
 
 #include "graph/onnx/bindings/common.h"
@@ -99,6 +99,61 @@ Out imputer(NodeContext& c) {
     return c.emit("replace_value", {x, values, scalar(c, missing, type_of(c, x))});
 }
 
+// The vocabulary is a list of all 1-grams, then all 2-grams, and so on; `ngram_counts` says where each length begins.
+Out ngrams(NodeContext& c) {
+    if (c.has("pool_strings")) return c.unsupported("a vocabulary of strings");
+    const Ints pool = c.ints("pool_int64s").value_or(Ints{}), begins = c.ints("ngram_counts").value_or(Ints{});
+    const Ints columns = c.ints("ngram_indexes").value_or(Ints{});
+    const auto weights = c.floats("weights");
+    const std::string mode = c.string_attribute("mode", "TF");
+    if (mode != "TF" && mode != "IDF" && mode != "TFIDF") return c.unsupported("mode '" + mode + "' is unknown");
+    const int64_t least = c.int_attribute("min_gram_length", 1), most = c.int_attribute("max_gram_length", 1);
+    const int64_t skips = c.int_attribute("max_skip_count", 0);
+    if (columns.empty() || skips < 0 || skips > 1 << 16 || (weights && weights->size() != columns.size()))
+        return c.unsupported("ngram_indexes must name a column for each n-gram, and weights one number");
+    const int64_t width = *std::max_element(columns.begin(), columns.end()) + 1;
+    if (*std::min_element(columns.begin(), columns.end()) < 0 || width > 1 << 24)
+        return c.unsupported("a column of ngram_indexes is out of range");
+    OPW_TRY(ValueId x, converted(c, c.input(0), DType::I64));
+    const int rank = rank_of(c, x);
+    if (rank != 1 && rank != 2) return c.unsupported("the input must have one or two dims");
+    x = with_rank(c, x, 2);
+    ValueId y = kNone;
+    size_t gram = 0;  // number of n-grams before those of this length
+    for (size_t k = 0; k < begins.size(); ++k) {
+        const int64_t n = static_cast<int64_t>(k) + 1, begin = begins[k];
+        const int64_t end = k + 1 < begins.size() ? begins[k + 1] : static_cast<int64_t>(pool.size());
+        if (begin < 0 || begin > end || end > static_cast<int64_t>(pool.size()) || (end - begin) % n != 0)
+            return c.unsupported("ngram_counts must list where the n-grams of each length begin");
+        const int64_t count = (end - begin) / n;
+        if (gram + static_cast<size_t>(count) > columns.size()) return c.unsupported("ngram_indexes is too short");
+        const size_t first = gram;
+        gram += static_cast<size_t>(count);
+        if (count == 0 || n < least || n > most) continue;
+        Tensor grams(DType::I64, {count, n}), at(DType::I64, {count}), weight(DType::F32, {count});
+        std::copy(pool.begin() + begin, pool.begin() + end, grams.as<int64_t>());
+        for (int64_t i = 0; i < count; ++i) {
+            at.set_int(i, columns[first + static_cast<size_t>(i)]);
+            weight.set(i, weights ? (*weights)[first + static_cast<size_t>(i)] : 1);
+        }
+        const bool weighs = weights && mode != "TF";
+        OPW_TRY(ValueId part,
+                emit1(c, "ngram_counts",
+                      {x, c.add_constant(std::move(grams)), c.add_constant(std::move(at)),
+                       weighs ? c.add_constant(std::move(weight)) : kNone},
+                      {{"skips", n == 1 ? int64_t{0} : skips}, {"width", width}, {"once", mode == "IDF"}}));
+        if (y == kNone) {
+            y = part;
+        } else {
+            OPW_TRY(y, emit1(c, "add", {y, part}));
+        }
+    }
+    if (y == kNone) {
+        OPW_TRY(y, emit1(c, "full", {scalar(c, 0, DType::F32)}, {{"shape", Dims{shape_of(c, x)[0], width}}}));
+    }
+    return Values{rank == 1 ? without_axes(c, y, {0}) : y};
+}
+
 }  // namespace
 
 std::span<const Entry> classical() {
@@ -108,6 +163,7 @@ std::span<const Entry> classical() {
                                     {"LinearRegressor", linear_regressor, kDomain},
                                     {"LinearClassifier", linear_classifier, kDomain},
                                     {"Imputer", imputer, kDomain},
+                                    {"TfIdfVectorizer", ngrams},
                                     {"ArrayFeatureExtractor", feature_extractor, kDomain}};
     return entries;
 }

@@ -119,6 +119,23 @@ Out compress(NodeContext& c) {
     return c.emit("gather", {x, c.add_constant(at)}, {{"axis", axis}});
 }
 
+// Of a tensor that is known: the shape of the result depends on the values.
+Out non_zero(NodeContext& c) {
+    OPW_TRY(const Tensor x, c.constant(0));
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < x.size(); ++i)
+        if (x.get(i) != 0) places.push_back(i);
+    const int64_t rank = std::max(x.rank(), 1), count = static_cast<int64_t>(places.size());
+    Tensor out(DType::I64, {rank, count});
+    int64_t step = 1;
+    for (int64_t d = rank; d-- > 0;) {
+        const int64_t n = x.rank() == 0 ? 1 : x.shape()[static_cast<size_t>(d)];
+        for (int64_t k = 0; k < count; ++k) out.set_int(d * count + k, places[static_cast<size_t>(k)] / step % n);
+        step *= n;
+    }
+    return Values{c.add_constant(std::move(out))};
+}
+
 Out reverse_sequence(NodeContext& c) {
     const int64_t time = c.int_attribute("time_axis", 0), batch = c.int_attribute("batch_axis", 1);
     if (!((time == 0 && batch == 1) || (time == 1 && batch == 0)))
@@ -139,6 +156,7 @@ std::span<const Entry> indexers() {
                                     {"OneHot", one_hot},
                                     {"TopK", top_k},
                                     {"Compress", compress},
+                                    {"NonZero", non_zero},
                                     {"ReverseSequence", reverse_sequence}};
     return entries;
 }
