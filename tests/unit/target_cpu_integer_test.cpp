@@ -25,7 +25,7 @@ std::vector<int64_t> values_of(DType t) {
     std::vector<int64_t> v;
     const int bits = static_cast<int>(size_of(t)) * 8;
     for (int64_t x : {0, 1, 2, 3, 5, 7, 8, 31, 63, 64, 100, -1, -2, -3, -7, -8, -100, -128, -129}) v.push_back(x);
-    for (int64_t x : {INT64_MIN, INT64_MAX, int64_t{INT32_MIN}, int64_t{INT32_MAX}, int64_t{1} << (bits - 1), (int64_t{1} << (bits - 1)) - 1,
+    for (int64_t x : {INT64_MIN, INT64_MAX, int64_t{INT32_MIN}, int64_t{INT32_MAX}, static_cast<int64_t>(uint64_t{1} << (bits - 1)), static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1),
                       int64_t{1} << 53, (int64_t{1} << 53) + 1, int64_t{0x7fffffffffff1234}})
         v.push_back(x);
     std::mt19937_64 random(3);
@@ -97,7 +97,7 @@ TEST_P(TargetCpuInteger, LiteralOperands) {
         const std::vector<int64_t> v = values_of(t);
         const Tensor x = tensor_of(t, v);
         const auto n = static_cast<int64_t>(v.size());
-        const std::vector<int64_t> literals{0, 1, 2, 3, 7, 8, 64, -1, -3, -8, wrap_to(t, int64_t{1} << (8 * size_of(t) - 1))};
+        const std::vector<int64_t> literals{0, 1, 2, 3, 7, 8, 64, -1, -3, -8, wrap_to(t, static_cast<int64_t>(uint64_t{1} << (8 * size_of(t) - 1)))};
         for (int lanes : {1, f().lanes(t)}) {
             std::vector<std::pair<BinaryFn, int64_t>> cases;
             std::vector<Output> outputs;
