@@ -21,6 +21,7 @@ namespace opwright::lang {
 
 inline constexpr int kMaxRank = 16;             // dims of a pack, and of a tensor
 inline constexpr size_t kMaxSteps = 2'000'000;  // expressions evaluated in one elaboration
+inline constexpr int kMaxDepth = 400;           // of evaluation, through operators called on numbers
 inline constexpr size_t kMaxEquations = 4096;
 inline constexpr size_t kMaxList = 65'536;                // elements of a list or table
 inline constexpr size_t kMaxCalls = 32;                   // operators calling operators
@@ -79,6 +80,7 @@ struct Shared {
     std::vector<const OpDecl*> stack;
     Broadcasting broadcasting = Broadcasting::AtRunTime;
     size_t steps = 0;
+    int depth = 0;                                      // of evaluation under way, inlined operators included
     uint64_t symbol_limit = 4096;                       // nodes of an expression of extents, as a tree
     std::unordered_map<std::string, int> tensor_names;  // taken; with the number to try next for a name like it
     struct VarInfo {
@@ -276,7 +278,8 @@ private:
     // The Scan itself, of the type it is computed in.
     Result<Value> scan(const Expr& e, Want want, math::VarId& along);
     // Stores v in a tensor over its free variables and reads it back.
-    Value through_temporary(const std::string& base, math::ExprId e, DType counted_as, math::VarId also = math::kNone);
+    Result<Value> through_temporary(const std::string& base, const Expr& at, math::ExprId e, DType counted_as,
+                                    math::VarId also = math::kNone);
 };
 
 }  // namespace opwright::lang

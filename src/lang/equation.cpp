@@ -288,8 +288,9 @@ Status Elaborator::equation_inside(const Stmt& s) {
     VarId along = math::kNone;
     if (is_scan(*s.value) && s.update == UpdateOp::Set) {
         OPW_TRY(v, scan(*s.value, type, along));
-        if ((type && *type != v.type) || p_.expr(v.expr).dtype != v.type)
-            v = through_temporary(s.value->name, v.expr, v.type, along);
+        if ((type && *type != v.type) || p_.expr(v.expr).dtype != v.type) {
+            OPW_TRY(v, through_temporary(s.value->name, *s.value, v.expr, v.type, along));
+        }
     } else {
         OPW_TRY(v, eval(*s.value, type));
         OPW_TRY(v, computed(*s.value, v, type));

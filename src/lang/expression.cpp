@@ -51,6 +51,14 @@ std::string Elaborator::known_names_hint(const std::string& word) const {
 
 Result<Value> Elaborator::eval(const Expr& e, Want want) {
     OPW_CHECK(step(e));
+    struct Depth {
+        int& d;
+        explicit Depth(int& x) : d(x) { ++d; }
+        ~Depth() { --d; }
+    } guard(s_.depth);
+    if (s_.depth > kMaxDepth)
+        return error(e, fmt::format("The evaluation of `{}` nests more than {} deep.", op_.name, kMaxDepth),
+                     "Name parts of the expression as intermediates.");
     if (!element_.empty())
         if (auto it = element_.find(&e); it != element_.end()) return it->second;
     switch (e.kind) {

@@ -109,6 +109,9 @@ Result<Value> Elaborator::static_binary(const Expr& e, const Value& a, const Val
         return Value::of_integer(r);
     }
     const auto x = a.as_sym(), y = b.as_sym();
+    for (int i = 0; i < 2; ++i)
+        if (const auto& s = i ? y : x)
+            if (const auto in_range = checked_sym(*e.args[i], *s); !in_range.ok()) return in_range.error();
     if (!x || !y) {
         const bool mixed = (a.is(Kind::Size) && b.is(Kind::Literal)) || (b.is(Kind::Size) && a.is(Kind::Literal));
         if (mixed)

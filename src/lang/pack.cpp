@@ -102,7 +102,10 @@ Result<std::vector<Value>> Elaborator::list_argument(const Expr& e) {
             return all;
         }
     OPW_TRY(Value v, eval(e, {}));
-    if (v.is(Kind::List)) return *v.list;
+    if (v.is(Kind::List)) {
+        s_.steps += v.list->size();  // it is copied
+        return *v.list;
+    }
     return error(e, fmt::format("`{}` is {}, where a pack or a list is needed.", source_of(e), v.kind_name()),
                  "Name a pack, or write a list in brackets.");
 }
@@ -157,6 +160,7 @@ Result<std::vector<Value>> Elaborator::items(const std::vector<const Expr*>& arg
             return error(*a, fmt::format("More than {} values stand here.", kMaxList),
                          "Use a tensor for so many values.");
     }
+    s_.steps += out.size();
     return out;
 }
 

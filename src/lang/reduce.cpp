@@ -37,7 +37,7 @@ Result<Value> Elaborator::reduce(const Expr& e, Want want) {
     if (is_scan(e)) {
         VarId along = math::kNone;
         OPW_TRY(Value v, scan(e, want, along));
-        return through_temporary(e.name, v.expr, v.type, along);
+        return through_temporary(e.name, e, v.expr, v.type, along);
     }
     std::map<std::string, Found> names;
     for (const Binding& b : e.bindings)
@@ -149,7 +149,7 @@ Result<Value> Elaborator::logsumexp(const Expr& e, const Value& body, const std:
                                     ExprId condition) {
     const ExprId x = widen(body);
     const DType t = p_.expr(x).dtype;
-    const Value top = through_temporary(e.name + "_max", p_.reduce(ReduceOp::Max, vars, x, t, condition), t);
+    OPW_TRY(const Value top, through_temporary(e.name + "_max", e, p_.reduce(ReduceOp::Max, vars, x, t, condition), t));
     const ExprId shift = p_.select(p_.call(Fn::IsInf, {top.expr}), p_.literal(0, t), top.expr);
     const ExprId terms = p_.call(Fn::Exp, {p_.call(Fn::Sub, {x, shift})});
     const DType accumulate = accumulate_type(t);
@@ -200,9 +200,15 @@ Result<Value> Elaborator::scan(const Expr& e, Want want, VarId& along) {
     return Value::of_expr(p_.scan(*reduction(e.name), along, widen(v), exclusive, backward), v.type);
 }
 
-Value Elaborator::through_temporary(const std::string& base, ExprId e, DType counted_as, VarId also) {
+Result<Value> Elaborator::through_temporary(const std::string& base, const Expr& at, ExprId e, DType counted_as,
+                                            VarId also) {
     std::vector<VarId> free = p_.free_vars(e);
     if (also != math::kNone && std::find(free.begin(), free.end(), also) == free.end()) free.push_back(also);
+    if (free.size() > static_cast<size_t>(kMaxRank) || p_.equations.size() >= kMaxEquations)
+        return error(at,
+                     fmt::format("`{}` needs a temporary of more than {} dims, or one equation too many.",
+                                 source_of(at), kMaxRank),
+                     "Reduce over fewer indices at once.");
     // A variable that a reduction around binds gets a twin that is free.
     math::Rewriter twin{p_, p_, {}, {}, {}, {}, {}, {}};
     std::vector<ExprId> written, read;

@@ -55,7 +55,12 @@ Result<std::vector<std::vector<BoundArg>>> Elaborator::symbolic_arguments(
                 const Expr& item = d->kind == ExprKind::Broadcast ? *d->args[0] : *d;
                 if (item.kind != ExprKind::Expand) continue;
                 const Expr& of = *item.args[0];
-                if (of.kind == ExprKind::Name && values_.count(of.name) && values_.at(of.name).is(Kind::List)) {
+                if (of.kind == ExprKind::Name && values_.count(of.name)) {
+                    if (!values_.at(of.name).is(Kind::List))
+                        return error(*d,
+                                     fmt::format("`{}` is {}, where a list of extents is needed.", of.name,
+                                                 values_.at(of.name).kind_name()),
+                                     "Broadcast against a pack, or an attribute of kind ints given as a list.");
                     lengths[of.name] = static_cast<int>(values_.at(of.name).list->size());
                 } else if (of.kind == ExprKind::Name) {
                     OPW_CHECK(pack_length(item, of.name));
