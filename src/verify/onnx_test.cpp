@@ -29,7 +29,7 @@ constexpr bool kLimitMemory = true;
 #endif
 
 struct Case {
-    std::string name, folder;
+    std::string name, path;
 };
 
 // A case in its own process. The verdict comes through a pipe: one byte, then the reason.
@@ -58,7 +58,7 @@ void write_all(int fd, const std::string& s) {
         const rlimit memory{static_cast<rlim_t>(o.memory_mib) << 20, static_cast<rlim_t>(o.memory_mib) << 20};
         setrlimit(RLIMIT_AS, &memory);
     }
-    const CaseResult r = run_onnx_case(c.folder, o);
+    const CaseResult r = run_onnx_case(c.path, o);
     write_all(result, static_cast<char>('0' + static_cast<int>(r.verdict)) + r.reason);
     _exit(0);  // no destructors of what the parent owns
 }
@@ -174,13 +174,17 @@ Status find_cases(const std::string& folder, std::vector<Case>& out) {
     if (!fs::is_directory(folder, error))
         return Diagnostic("'" + folder + "' is no folder.", {}, "Name a folder of ONNX test data.");
     const size_t before = out.size();
-    const fs::path root = fs::path(folder).lexically_normal();
-    const std::string own = root.filename().empty() ? root.parent_path().filename().string() : root.filename().string();
-    if (fs::exists(root / "model.onnx")) out.push_back({own, root.string()});
+    fs::path root = fs::path(folder).lexically_normal();
+    if (root.filename().empty()) root = root.parent_path();
+    if (fs::exists(root / "model.onnx")) out.push_back({root.filename().string(), root.string()});
     auto it = fs::recursive_directory_iterator(root, fs::directory_options::skip_permission_denied, error);
-    for (; !error && it != fs::recursive_directory_iterator(); it.increment(error))
-        if (it->is_directory(error) && fs::exists(it->path() / "model.onnx", error))
-            out.push_back({it->path().lexically_relative(root).string(), it->path().string()});
+    for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+        const fs::path& p = it->path();
+        const fs::path below = p.lexically_relative(root);
+        if (it->is_directory(error) && fs::exists(p / "model.onnx", error)) out.push_back({below.string(), p.string()});
+        if (p.extension() == ".onnx" && fs::exists(fs::path(p).replace_extension().string() + "_output_0.pb", error))
+            out.push_back({fs::path(below).replace_extension().string(), p.string()});
+    }
     if (out.size() == before)
         return Diagnostic("'" + folder + "' holds no ONNX test case.", {},
                           "A case is a folder with a model.onnx and test_data_set_0.");

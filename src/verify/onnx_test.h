@@ -1,5 +1,6 @@
-// Runs folders of ONNX test data (model.onnx, test_data_set_*/input_K.pb and output_K.pb) and counts what happens. Every
-// case runs in a process of its own, so that a crash or an endless loop is counted and the rest goes on.
+// Runs folders of ONNX test data and counts what happens. A case is a folder with model.onnx and test_data_set_*/
+// {input,output}_K.pb, or a file NAME.onnx with NAME_output_K.pb beside it (the light models; their inputs are i / n).
+// Every case runs in a process of its own, so that a crash or an endless loop is counted and the rest goes on.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,14 +25,17 @@ struct CaseResult {
 
 // Runs a graph; called in the case's process. Sets *refused where the graph cannot be compiled, which is unsupported and
 // not wrong.
-using GraphRunner = std::function<Result<std::vector<Tensor>>(const graph::Graph&, const std::vector<Tensor>&, bool* refused)>;
+using GraphRunner =
+    std::function<Result<std::vector<Tensor>>(const graph::Graph&, const std::vector<Tensor>&, bool* refused)>;
 
 struct OnnxTestOptions {
-    GraphRunner run;                  // null: the fp64 reference (run_reference)
-    int processes = 2;                // cases at a time
-    double timeout_s = 60;            // of a case, wall clock
-    int64_t memory_mib = 6144;        // address space of a case; 0: no limit
-    double rtol = 1e-3, atol = 1e-7;  // the ONNX suite's own; element types and shapes must match exactly
+    GraphRunner run;            // null: the fp64 reference (run_reference)
+    int processes = 2;          // cases at a time
+    double timeout_s = 60;      // of a case, wall clock
+    int64_t memory_mib = 6144;  // address space of a case; 0: no limit
+    // The ONNX suite's own; an absolute error of 2^-23 of the output's largest magnitude passes too. Element types,
+    // shapes, integers and bools must match exactly.
+    double rtol = 1e-3, atol = 1e-7;
     std::function<void(const CaseResult&, size_t done, size_t total)> progress;
 };
 
@@ -42,10 +46,10 @@ struct OnnxTestReport {
     std::string json() const;
 };
 
-// Every folder with a model.onnx at or below one of `folders`. Errors: a folder that is none, or holds no case.
+// Every case at or below one of `folders`. Errors: a folder that is none, or holds no case.
 Result<OnnxTestReport> run_onnx_tests(const std::vector<std::string>& folders, const OnnxTestOptions& o);
 
-// One case, in this process.
-CaseResult run_onnx_case(const std::string& folder, const OnnxTestOptions& o);
+// One case, in this process: its folder, or its file NAME.onnx.
+CaseResult run_onnx_case(const std::string& path, const OnnxTestOptions& o);
 
 }  // namespace opwright::verify

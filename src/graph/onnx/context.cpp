@@ -1,3 +1,4 @@
+#include <cmath>
 #include <set>
 
 #include "graph/onnx/importer.h"
@@ -112,6 +113,18 @@ Result<std::vector<math::Sym>> Context::content(size_t i) {
     if (v == kNone) return unsupported("its input " + std::to_string(i + 1) + " is missing");
     if (!value(v).content && !importer_.fold(v)) return not_known(i);
     if (value(v).content) return *value(v).content;
+    // Whole numbers of a float type (a depth, a size) are integers too.
+    if (is_float(value(v).dtype) && value(v).constant->size() <= kContentLimit) {
+        std::vector<math::Sym> r;
+        for (int64_t k = 0; k < value(v).constant->size(); ++k) {
+            const double x = value(v).constant->get(k);
+            if (x != std::floor(x) || std::abs(x) > 0x1p53)
+                return unsupported("its input " + std::to_string(i + 1) + " is " + std::to_string(x) +
+                                   ", where a whole number is expected");
+            r.emplace_back(static_cast<int64_t>(x));
+        }
+        return r;
+    }
     return unsupported("its input " + std::to_string(i + 1) + " has more than " + std::to_string(kContentLimit) +
                        " elements or is not of an integer type, where few integers are expected");
 }

@@ -56,6 +56,10 @@ std::variant<Graph, ImportFailure> Importer::run() {
                 break;
             }
             if (failed_[*v]) continue;
+            if (is_sequence(*v)) {
+                unsupported_.push_back({o.name(), "output", "its type is sequence; tensors are supported"});
+                continue;
+            }
             const std::string odd = unsupported_type(o.type());
             if (o.type().value_case() == pb::TypeProto::kTensorType && odd.empty() &&
                 *dtype_from_onnx(o.type().tensor_type().elem_type()) != graph_.values[*v].dtype) {
@@ -286,8 +290,9 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
         std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return v != kNone && failed_[v]; });
     const std::string domain = domain_of(n.domain());
     const pb::FunctionProto* function = find_function(n);
-    const bool own = domain.empty() && (n.op_type() == "Constant" || n.op_type() == "Identity" || n.op_type() == "If" ||
-                                        n.op_type() == "Shape" || n.op_type() == "Size" || n.op_type() == "Dropout");
+    static const std::set<std::string> kOwn = {"Constant", "Identity", "Shape", "Size", "Dropout"};
+    const std::string& op = n.op_type();
+    const bool own = domain.empty() && (is_control(op) || is_sequence_operator(op) || kOwn.count(op));
     const Binding binding = function || own ? nullptr : find_binding(domain, n.op_type());
     if (!function && domain.empty() && node.opset > kNewestOpset) {
         unsupported_.push_back({node.source.name, n.op_type(),
@@ -302,12 +307,23 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
         return fail_outputs(node, scope);
     }
     if (function) return import_function(*function, node, scope);
-    if (domain.empty() && n.op_type() == "If") return import_branch(node, scope);
-    align_old_broadcast(node);
-    if (auto known = evaluate(node)) {
-        if (known->ok()) return define_outputs(node, known->value(), scope);
-        report(node, known->error());
+    if (domain.empty() && is_control(op)) return import_control(node, scope);
+    Context context(*this, node);
+    std::optional<Result<std::vector<ValueId>>> known;
+    if (domain.empty()) known = sequence_node(node, context);
+    const bool sequence_input =
+        std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return is_sequence(v); });
+    if (!known && sequence_input && op != "Identity") {
+        report(node, Diagnostic("its input is a sequence of tensors"));
         return fail_outputs(node, scope);
+    }
+    if (!known) {
+        align_old_broadcast(node);
+        known = evaluate(node);
+    }
+    if (known) {
+        if (known->ok()) return define_outputs(node, known->value(), scope);
+        return refuse(node, context, known->error(), scope);
     }
     const Binding bound = binding ? binding : find_binding(domain, n.op_type());
     if (!bound) {
@@ -319,19 +335,11 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
         report(node, Diagnostic("its input " + std::to_string(i + 1) + " is missing"));
         return fail_outputs(node, scope);
     }
-    Context context(*this, node);
     auto outputs = bound(context);
     failed_.resize(graph_.values.size(), false);
-    if (context.attribute_error()) {
-        report(node, *context.attribute_error());
-        return fail_outputs(node, scope);
-    }
+    if (context.attribute_error()) return refuse(node, context, *context.attribute_error(), scope);
     if (outputs.ok()) return define_outputs(node, *outputs, scope);
-    if (context.needed().empty())
-        report(node, outputs.error());
-    else
-        needs_value_.insert(context.needed().begin(), context.needed().end());
-    return fail_outputs(node, scope);
+    return refuse(node, context, outputs.error(), scope);
 }
 
 bool Importer::import_function(const pb::FunctionProto& f, const ResolvedNode& node, Scope& scope) {
@@ -366,46 +374,6 @@ bool Importer::import_function(const pb::FunctionProto& f, const ResolvedNode& n
         if (!v)
             return malformed("the output '" + f.output(i) + "' of its function '" + f.name() +
                              "' is computed by no node");
-        outputs.push_back(*v);
-    }
-    return define_outputs(node, outputs, scope);
-}
-
-bool Importer::import_branch(const ResolvedNode& node, Scope& scope) {
-    const auto graph = [&](const char* name) -> const pb::GraphProto* {
-        const auto it = node.attributes.find(name);
-        return it != node.attributes.end() && it->second->has_g() ? &it->second->g() : nullptr;
-    };
-    const pb::GraphProto* branches[2] = {graph("else_branch"), graph("then_branch")};
-    if (!branches[0] || !branches[1] || node.inputs.size() != 1)
-        return malformed(key(node) + " lacks a branch or its condition");
-    Context context(*this, node);
-    const auto condition = context.content(0);
-    if (!condition.ok() || condition->size() != 1 || !(*condition)[0].is_const()) {
-        if (!context.needed().empty())
-            needs_value_.insert(context.needed().begin(), context.needed().end());
-        else
-            report(node, condition.ok()
-                             ? context.unsupported("its condition follows from open extents; give the inputs' shapes")
-                             : condition.error());
-        return fail_outputs(node, scope);
-    }
-    const pb::GraphProto& taken = *branches[(*condition)[0].is(0) ? 0 : 1];
-    if (taken.output_size() < node.proto->output_size())
-        return malformed("a branch of " + key(node) + " has too few outputs");
-    Scope inner;
-    inner.parent = &scope;
-    inner.opsets = scope.opsets;
-    inner.attributes = scope.attributes;
-    inner.prefix = scope.prefix;
-    if (!import_graph(taken, inner)) return false;
-    std::vector<ValueId> outputs;
-    for (int i = 0; i < node.proto->output_size(); ++i) {
-        const auto v = lookup(taken.output(i).name(), inner);
-        if (malformed_) return false;
-        if (!v)
-            return malformed("the output '" + taken.output(i).name() + "' of a branch of " + key(node) +
-                             " is computed by no node");
         outputs.push_back(*v);
     }
     return define_outputs(node, outputs, scope);

@@ -41,6 +41,8 @@ using ModelRef = std::shared_ptr<const Model>;
 Result<ModelRef> parse_file(const std::string& path);
 Result<ModelRef> parse_bytes(std::string_view bytes);
 
+// ModelValue::unsupported of a value that the model declares without a type: computed outputs may be.
+inline constexpr char kNoType[] = "value without a type";
 struct ModelValue {
     std::string name;
     DType dtype;

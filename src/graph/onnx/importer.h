@@ -39,6 +39,8 @@ struct ResolvedNode {
     int64_t opset = 0;
 };
 
+class Context;
+
 class Importer {
 public:
     Importer(const Model& m, const ImportOptions& o);
@@ -54,7 +56,6 @@ private:
     bool import_nodes(const NodeList& nodes, Scope& scope);
     bool import_node(const pb::NodeProto& n, Scope& scope);
     bool import_function(const pb::FunctionProto& f, const ResolvedNode& node, Scope& scope);
-    bool import_branch(const ResolvedNode& node, Scope& scope);
     bool resolve(const pb::NodeProto& n, Scope& scope, ResolvedNode& out);
     std::optional<ValueId> lookup(const std::string& name, const Scope& scope);
     bool define(const std::string& name, ValueId v, Scope& scope);
@@ -62,6 +63,24 @@ private:
     bool fail_outputs(const ResolvedNode& node, Scope& scope);
     bool malformed(std::string message);
     const pb::FunctionProto* find_function(const pb::NodeProto& n) const;
+
+    // ---- control flow that is settled at import: branches chosen or both computed, loops unrolled (control.cpp)
+    bool import_control(const ResolvedNode& node, Scope& scope);
+    bool import_branch(const ResolvedNode& node, Scope& scope);
+    bool import_loop(const ResolvedNode& node, Scope& scope);
+    bool import_scan(const ResolvedNode& node, Scope& scope);
+    // Imports a branch or body in a scope of its own; its outputs.
+    bool import_body(const pb::GraphProto& g, const std::string& prefix, const std::vector<ValueId>& inputs,
+                     Scope& scope, std::vector<ValueId>& outputs);
+    bool refuse(const ResolvedNode& node, const Context& c, const Diagnostic& why, Scope& scope);
+
+    // ---- sequences of tensors, which exist at import only: lists of values (sequence.cpp)
+    bool is_sequence(ValueId v) const { return v != kNone && sequences_.count(v) > 0; }
+    // nullopt: no operator on sequences.
+    std::optional<Result<std::vector<ValueId>>> sequence_node(const ResolvedNode& node, Context& c);
+    ValueId add_sequence(std::vector<ValueId> elements);
+    Result<ValueId> concat(const std::vector<ValueId>& parts, int64_t axis, bool new_axis, const SourceOp& source);
+    Result<ValueId> slice(ValueId v, size_t axis, int64_t start, int64_t count, const SourceOp& source);
 
     // ---- what a node becomes (evaluate.cpp)
     // Outputs of operators that the importer answers itself: constants, aliases, known content. nullopt: ask the
@@ -73,6 +92,7 @@ private:
     // ---- values (values.cpp)
     ValueId add_failed();
     ValueId add_constant(Tensor t, const std::string& name);
+    ValueId add_scalar(DType t, int64_t v);
     ValueId add_known(const Known& k, const std::string& name);
     ValueId view(ValueId v, std::vector<math::Sym> shape, const SourceOp& source);
     // Makes the value of known content a tensor that a node computes, where no node does yet.
@@ -95,6 +115,7 @@ private:
     std::shared_ptr<const void> owner_;  // keeps the messages alive for tensors that lie in them
     Graph graph_;
     std::vector<bool> failed_;  // by value: comes from a node that could not be imported
+    std::map<ValueId, std::vector<ValueId>> sequences_;
     SymbolTable symbols_;
     std::map<std::string, math::Sym> bound_symbols_;  // symbols that the options settle
     ExternalFiles files_;
@@ -157,6 +178,10 @@ private:
     mutable std::optional<Diagnostic> attribute_error_;
     std::set<std::string> needed_;
 };
+
+// If, Loop, Scan, and the operators on sequences: known without a binding.
+bool is_control(const std::string& op_type);
+bool is_sequence_operator(const std::string& op_type);
 
 // An order in which the nodes can run, stable; false where they form a cycle: `bad` is then a node of it.
 bool run_order(const NodeList& nodes, std::vector<int>& order, int& bad);

@@ -106,7 +106,7 @@ std::string unsupported_type(const pb::TypeProto& t) {
         case pb::TypeProto::kMapType: return "map";
         case pb::TypeProto::kSparseTensorType: return "sparse tensor";
         case pb::TypeProto::kOptionalType: return "optional";
-        case pb::TypeProto::VALUE_NOT_SET: return "value without a type";
+        case pb::TypeProto::VALUE_NOT_SET: return kNoType;
     }
     return "value of an unknown type";
 }
@@ -140,7 +140,8 @@ std::vector<ModelValue> model_outputs(const Model& m) {
 std::map<std::string, std::string> model_metadata(const Model& m) {
     std::map<std::string, std::string> r;
     for (const auto& p : m.proto.metadata_props()) r[p.key()] = p.value();
-    if (!m.proto.producer_name().empty()) r.emplace("producer", m.proto.producer_name() + " " + m.proto.producer_version());
+    if (!m.proto.producer_name().empty())
+        r.emplace("producer", m.proto.producer_name() + " " + m.proto.producer_version());
     return r;
 }
 

@@ -40,6 +40,12 @@ ValueId Importer::add_constant(Tensor t, const std::string& name) {
     return graph_.add_value(std::move(v));
 }
 
+ValueId Importer::add_scalar(DType type, int64_t v) {
+    Tensor t(type, {});
+    t.set_int(0, v);
+    return add_constant(std::move(t), "");
+}
+
 ValueId Importer::add_known(const Known& k, const std::string& name) {
     if (std::all_of(k.elements.begin(), k.elements.end(), [](const math::Sym& s) { return s.is_const(); })) {
         Tensor t(k.dtype, k.shape);
