@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "graph/onnx/import.h"
 #include "lang/library.h"
 
 namespace opwright::cli {
@@ -14,7 +15,7 @@ namespace {
 
 struct Flags {
     std::string word, show;
-    bool json = false;
+    bool json = false, onnx = false;
 };
 
 std::string lower(std::string s) {
@@ -23,6 +24,12 @@ std::string lower(std::string s) {
 }
 
 void run(const Flags& f, Context& c) {
+    if (f.onnx) {
+        const std::vector<std::string> names = graph::onnx::supported_operators();
+        if (f.json) return print_json(names);
+        for (const std::string& name : names) print(name + "\n");
+        return;
+    }
     const lang::Library& l = lang::Library::standard();
     if (!f.show.empty()) {
         const lang::OpDecl* d = l.find(f.show);
@@ -66,8 +73,9 @@ void add_ops(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("ops", "List, search and show the operators of the library");
     a->add_option("WORD", f->word, "only operators whose name, description or file holds this word");
     a->add_option("--show", f->show, "print the declaration of one operator");
+    a->add_flag("--onnx", f->onnx, "list the ONNX operators that models may hold");
     a->add_flag("--json", f->json, "print JSON");
-    a->footer("Examples:\n  opwright ops\n  opwright ops norm\n  opwright ops --show softmax");
+    a->footer("Examples:\n  opwright ops\n  opwright ops norm\n  opwright ops --show softmax\n  opwright ops --onnx");
     a->callback([f, &c] { run(*f, c); });
 }
 

@@ -133,15 +133,17 @@ TEST(GraphImport, AConditionKnownNowTakesItsBranch) {
     EXPECT_EQ(outcome(b), "graph test(x: f32[N], z: f32[M])\n    return z: f32[M]\n");
 }
 
-TEST(GraphImport, AConditionThatIsAnInputNeedsItsValue) {
+TEST(GraphImport, AConditionThatDecidesTheShapeNeedsItsValue) {
     ModelBuilder b;
-    b.input("x", DType::F32, {"N"}).input("c", DType::Bool, {});
+    b.input("x", DType::F32, {"N"}).input("z", DType::F32, {"M"}).input("c", DType::Bool, {});
     auto& n = b.node("If", {"c"}, {"y"});
     add_branch(n, "then_branch", "x");
-    add_branch(n, "else_branch", "x");
+    add_branch(n, "else_branch", "z");
     b.output("y");
     auto r = b.import_with();
     EXPECT_THAT(std::get<ImportFailure>(r).needs_value, testing::ElementsAre("c"));
+    EXPECT_EQ(std::get<ImportFailure>(r).diagnostic.message,
+              "The model's form depends on the value of its input 'c', which is not known when it is imported.");
     ImportOptions o;
     o.known_inputs["c"] = make_tensor<int64_t>(DType::Bool, {}, {1});
     auto known = b.import_with(o);

@@ -21,6 +21,19 @@ Tensor vector_tensor(DType t, const std::vector<T>& v) {
 }
 }  // namespace
 
+const std::set<std::string>& own_operators() {
+    static const std::set<std::string> kOperators = {"Constant", "Identity", "Shape", "Size", "Dropout"};
+    return kOperators;
+}
+
+std::vector<std::string> supported_operators() {
+    std::set<std::string> all = {"If", "Loop", "Scan"};
+    all.insert(own_operators().begin(), own_operators().end());
+    all.insert(sequence_operators().begin(), sequence_operators().end());
+    for (const std::string& b : bound_operators()) all.insert(b);
+    return {all.begin(), all.end()};
+}
+
 std::optional<Result<Outputs>> Importer::constant_node(const ResolvedNode& node) {
     Context c(*this, node);
     std::optional<Tensor> t;

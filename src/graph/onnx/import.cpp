@@ -290,9 +290,8 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
         std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return v != kNone && failed_[v]; });
     const std::string domain = domain_of(n.domain());
     const pb::FunctionProto* function = find_function(n);
-    static const std::set<std::string> kOwn = {"Constant", "Identity", "Shape", "Size", "Dropout"};
     const std::string& op = n.op_type();
-    const bool own = domain.empty() && (is_control(op) || is_sequence_operator(op) || kOwn.count(op));
+    const bool own = domain.empty() && (is_control(op) || sequence_operators().count(op) || own_operators().count(op));
     const Binding binding = function || own ? nullptr : find_binding(domain, n.op_type());
     if (!function && domain.empty() && node.opset > kNewestOpset) {
         unsupported_.push_back({node.source.name, n.op_type(),

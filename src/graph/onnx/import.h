@@ -56,6 +56,9 @@ std::vector<ModelValue> model_outputs(const Model& m);
 // metadata_props, and "producer" where they have no such key.
 std::map<std::string, std::string> model_metadata(const Model& m);
 
+// Operator types that are imported, sorted; "domain.Type" outside ai.onnx. Attributes or element types of some may not be.
+std::vector<std::string> supported_operators();
+
 // Never crashes, never allocates without bound, whatever the model holds.
 std::variant<Graph, ImportFailure> import(const Model& m, const ImportOptions& o);
 

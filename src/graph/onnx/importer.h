@@ -179,9 +179,11 @@ private:
     std::set<std::string> needed_;
 };
 
-// If, Loop, Scan, and the operators on sequences: known without a binding.
+// Operators of ai.onnx that the importer itself knows, without a binding: If, Loop and Scan; those on sequences; the few
+// that are constants or aliases.
 bool is_control(const std::string& op_type);
-bool is_sequence_operator(const std::string& op_type);
+const std::set<std::string>& sequence_operators();
+const std::set<std::string>& own_operators();
 
 // An order in which the nodes can run, stable; false where they form a cycle: `bad` is then a node of it.
 bool run_order(const NodeList& nodes, std::vector<int>& order, int& bad);

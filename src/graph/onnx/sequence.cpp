@@ -10,12 +10,12 @@ namespace opwright::graph::onnx {
 using math::Sym;
 using Outputs = std::vector<ValueId>;
 
-bool is_sequence_operator(const std::string& op) {
+const std::set<std::string>& sequence_operators() {
     static const std::set<std::string> kOperators = {"SequenceEmpty",      "SequenceConstruct",  "SequenceInsert",
                                                      "SequenceErase",      "SequenceAt",         "SequenceLength",
                                                      "SplitToSequence",    "ConcatFromSequence", "Optional",
                                                      "OptionalGetElement", "OptionalHasElement"};
-    return kOperators.count(op) > 0;
+    return kOperators;
 }
 
 ValueId Importer::add_sequence(std::vector<ValueId> elements) {
@@ -71,7 +71,7 @@ Result<ValueId> Importer::concat(const std::vector<ValueId>& parts, int64_t axis
 std::optional<Result<Outputs>> Importer::sequence_node(const ResolvedNode& node, Context& c) {
     using Answer = Result<Outputs>;
     const std::string& op = node.source.type;
-    if (!is_sequence_operator(op)) return std::nullopt;
+    if (!sequence_operators().count(op)) return std::nullopt;
     const auto given = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] != kNone; };
     if (op == "OptionalHasElement") return Answer(Outputs{add_scalar(DType::Bool, given(0))});
     if (op == "Optional" || op == "OptionalGetElement") {
