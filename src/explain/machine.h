@@ -32,8 +32,9 @@ struct Machine {
     double bandwidth(double bytes) const;
 };
 
-// Measures with all threads of the pool, in about half a second, each figure the best of several tries. Kept on disk
-// beside the compiled objects, for this processor, number of threads and version; `fresh` measures anew.
+// Measures with all threads of the pool, in about half a second, each figure the best of several tries. The best of all
+// measurements is kept on disk beside the compiled objects, for this processor, number of threads and version, and is
+// what later calls return; `fresh` measures anew and returns what it measured.
 // Error: the measuring kernel cannot be compiled.
 Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh = false);
 
