@@ -204,9 +204,12 @@ def test_declared_operator():
 
 def test_declaration_errors_show_the_place():
     with pytest.raises(OpwrightError) as refused:
-        Library("op f(x[m]) -> y[m]:\n    y[m] = x[j]\n", "f.op")
+        Library("op f(x[m]) -> y[m]:\n    y[m] = x[m\n", "f.op")
     assert refused.value.status == "malformed"
     assert "f.op:2" in refused.value.text and "^" in refused.value.text
+    with pytest.raises(OpwrightError) as refused:
+        Library("op f(x[m]) -> y[m]:\n    y[m] = x[j]\n", "f.op").explain("f")
+    assert "f.op:2" in refused.value.text and "`j` is not defined" in refused.value.text
 
 
 def test_built_in_operator():
