@@ -104,6 +104,7 @@ def engines(open_model, open_reference):
 
 
 def check(ours, theirs, path):
+    """The same label, and a score within 1e-4."""
     assert ours.ok and theirs.ok, path
     assert str(ours.output.label) == str(theirs.output.label), path
     assert str(ours.dl.label) == str(theirs.dl.label), path
@@ -122,9 +123,14 @@ def test_single_files(engines, files):
 
 
 def test_one_batch(engines, files):
+    """ONNX Runtime's own score of one file moves with the batch around it, by up to 2.5e-4 seen: ours, which does not
+    move, must be within 1e-4 of one of its two answers."""
     ours, theirs = engines
     for path, a, b in zip(files, ours.identify_paths(files), theirs.identify_paths(files), strict=True):
-        check(a, b, path)
+        alone = theirs.identify_path(path)
+        check(a, min(b, alone, key=lambda r: abs(r.score - a.score)), path)
+        assert str(a.output.label) == str(b.output.label) == str(alone.output.label), path
+        assert abs(a.score - ours.identify_path(path).score) <= 1e-5, path
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 16, 33])
