@@ -271,7 +271,7 @@ private:
     }
     void float_step(const Step& s, int64_t n, Register& r, const Register& a, const Register* b) {
         const Rounding& c = rounding(s.type);
-        if (!a.wild && !(b && b->wild)) {
+        if (!a.wild && !(b && b->wild) && !s.flush) {
             bool done = false;
             switch (s.fn) {
                 case Fn::Neg:
@@ -311,7 +311,10 @@ private:
         }
         r.wild = false;
         for (int64_t l = 0; l < n; ++l) {
-            const Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
+            Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
+            if (s.flush)
+                for (Bounded& y : x)
+                    if (std::fabs(y.v) < c.tiny / c.unit) y.v = std::copysign(0.0, y.v);
             put(r, l, apply_bounded(s.fn, x, c), c);
         }
     }

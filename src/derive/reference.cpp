@@ -96,7 +96,7 @@ Result<std::vector<ReferenceOutput>> reference(const Program& p, const std::vect
     for (const Equation& q : p.equations) {
         // Planned one at a time: what is exact in a tensor is known once its equation has run.
         std::vector<Nest> nests;
-        plan_equation(p, q, values, stores, nests);
+        plan_equation(p, q, values, o.flush_factors, stores, nests);
         for (const Nest& n : nests) {
             done += work(n);
             if (done > static_cast<double>(o.max_operations))

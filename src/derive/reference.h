@@ -22,6 +22,7 @@ struct ReferenceOptions {
     // Error unit of one operation in the kernel's compute type (f32 for f16/bf16), and of each store in the stored type,
     // is taken from the dtypes; this scales it.
     double scale = 1.0;
+    bool flush_factors = false;                 // subnormal factors of sums of products count as zero, as some targets do
     int64_t max_operations = int64_t{1} << 36;  // refuses larger work with a clear error
 };
 

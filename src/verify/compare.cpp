@@ -55,7 +55,7 @@ std::string text(const Tensor& t, int64_t i) {
 }
 }  // namespace
 
-Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType declared) {
+Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType declared, const ReferenceOutput* flushed) {
     Comparison r;
     const Tensor& want = reference.value;
     r.elements = want.size();
@@ -70,7 +70,9 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         const double e = reference.bound.get(i);
         const double w = is_float(declared) ? want.get(i) : derive::int_value(want.get_int(i), declared);
         const double g = is_float(declared) ? got.get(i) : derive::int_value(got.get_int(i), declared);
-        const Verdict v = is_float(declared) ? judge(w, e, g, c) : judge(want.get_int(i), e, got.get_int(i), declared);
+        Verdict v = is_float(declared) ? judge(w, e, g, c) : judge(want.get_int(i), e, got.get_int(i), declared);
+        if (v == Verdict::Wrong && flushed && is_float(declared) && judge(flushed->value.get(i), flushed->bound.get(i), g, c) < Verdict::IllConditioned)
+            v = Verdict::PolicyDifference;
         r.verdict = std::max(r.verdict, v);
         r.equal += v == Verdict::Equal;
         r.flushed += v == Verdict::PolicyDifference;
@@ -78,7 +80,7 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         r.wrong += v == Verdict::Wrong;
         if (v == Verdict::Wrong && !r.first_bad)
             r.first_bad = BadElement{i, unravel(i, want.shape()), w, g, e, text(want, i), text(got, i)};
-        if (!std::isfinite(w) || !std::isfinite(g) || std::isinf(e)) continue;
+        if (!std::isfinite(w) || !std::isfinite(g) || std::isinf(e) || v == Verdict::PolicyDifference) continue;
         const double error = std::fabs(g - w);
         r.max_abs = std::max(r.max_abs, error);
         if (w != 0) r.max_rel = std::max(r.max_rel, error / std::fabs(w));

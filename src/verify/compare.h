@@ -12,7 +12,7 @@ namespace opwright::verify {
 enum class Verdict : uint8_t {
     Equal,             // the reference rounded to the element type, to the bit (any NaN is as good as another)
     WithinTolerance,   // closer to the reference than its bound
-    PolicyDifference,  // a subnormal result flushed to zero: legal where the target says so
+    PolicyDifference,  // a subnormal result or factor flushed to zero: legal where the target says so
     IllConditioned,    // the reference has no bound here: the result says nothing, right or wrong
     Wrong,
 };
@@ -41,8 +41,10 @@ struct Comparison {
 
 // `got` has the dtype that the program declares for this output. A reference with bound 0 must be met exactly, the sign of
 // a zero included; NaN is met by NaN, an infinity by the same one; where the value may overflow within its bound, the
-// infinity of that sign will do too.
-Comparison compare(const derive::ReferenceOutput& reference, const Tensor& got, DType declared);
+// infinity of that sign will do too. `flushed`, where given, is the reference with subnormal factors flushed: an element
+// that is right by it alone is a policy difference.
+Comparison compare(const derive::ReferenceOutput& reference, const Tensor& got, DType declared,
+                   const derive::ReferenceOutput* flushed = nullptr);
 
 // Row-major position as a multi-index.
 Shape unravel(int64_t position, const Shape& shape);
