@@ -97,7 +97,13 @@ CaseReport check_case(const Program& p, const Compiled& run, const SymValues& si
     }
 
     const auto reference = derive::reference(p, originals, sizes);
-    const Status status = run(sizes, inputs, outputs);
+    const Status status = [&]() -> Status {
+        try {
+            return run(sizes, inputs, outputs);
+        } catch (const std::exception& e) {
+            return Diagnostic(fmt::format("the kernel threw an exception: {}", e.what()));
+        }
+    }();
     for (size_t o = 0; o < out.size(); ++o)
         if (const std::string d = out[o].damage(); !d.empty()) {
             r.outcome = Outcome::WroteOutside;
@@ -185,7 +191,14 @@ Report check_program(const Program& p, const Compile& target, const CheckOptions
         ++r.rejected;
         return r;
     }
-    const auto run = target(p);
+    // An exception is a bug in the target: it is what is being looked for, and must not end the check.
+    const auto run = [&]() -> Result<Compiled> {
+        try {
+            return target(p);
+        } catch (const std::exception& e) {
+            return Diagnostic(fmt::format("the target threw an exception: {}", e.what()));
+        }
+    }();
     if (!run.ok()) {
         CaseReport c;
         c.arguments = arguments_text(p, sizes[0]);

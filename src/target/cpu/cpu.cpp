@@ -140,7 +140,7 @@ private:
             s->workspace += (bytes + 63) / 64 * 64;
         }
         for (const auto& shape : code_->not_empty) s->empty_read |= value(product(shape)) == 0;
-        s->empty_read &= std::any_of(s->tasks.begin(), s->tasks.end(), [](int64_t n) { return n > 0; });
+        s->empty_read &= std::any_of(s->points.begin(), s->points.end(), [](int64_t n) { return n > 0; });
         last_ = s;
         return s;
     }
