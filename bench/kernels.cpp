@@ -1,5 +1,5 @@
-// Operators against the ceilings of this machine and, for matrix products, OpenBLAS: everything measured interleaved in one
-// run, minima of many repeats, on random data.
+// Operators against the ceilings of this machine and, for matrix products, OpenBLAS: everything measured interleaved in
+// one run, minima of many repeats, on random data.
 //   kernels [--json] [--threads N] [elementwise|rows|gemm]...
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -52,7 +52,8 @@ Tensor random_tensor(Shape s, uint64_t seed) {
 // One operator compiled for open extents and bound to tensors.
 class Operator {
 public:
-    Operator(const std::string& source, const std::string& name, std::vector<Tensor> inputs, Shape output) : inputs_(std::move(inputs)) {
+    Operator(const std::string& source, const std::string& name, std::vector<Tensor> inputs, Shape output)
+        : inputs_(std::move(inputs)) {
         lang::Library library;
         auto text = std::make_shared<Source>(Source{"bench", source});
         if (auto s = library.add(text); !s.ok()) fail(s.error());
@@ -124,7 +125,8 @@ void copy(runtime::ThreadPool& pool, const Tensor& from, Tensor& to) {
     const auto bytes = static_cast<int64_t>(std::min(from.bytes(), to.bytes()));
     pool.parallel_for((bytes + kPiece - 1) / kPiece, 4, [&](int64_t b, int64_t e, int) {
         const int64_t first = b * kPiece, last = std::min(bytes, e * kPiece);
-        std::memcpy(static_cast<char*>(to.data()) + first, static_cast<const char*>(from.data()) + first, static_cast<size_t>(last - first));
+        std::memcpy(static_cast<char*>(to.data()) + first, static_cast<const char*>(from.data()) + first,
+                    static_cast<size_t>(last - first));
     });
 }
 
@@ -136,29 +138,61 @@ void bandwidth_cases(Report& r, runtime::ThreadPool& pool, const std::string& gr
     };
     const std::vector<Case> elementwise = {
         {"relu(x)", "op f(x[m,n]) -> y[m,n]:\n    y[m,n] = max(x[m,n], 0)\n", 4096, 8192, {true}},
-        {"relu(a*b + c)", "op f(a[m,n], b[m,n], c[m,n]) -> y[m,n]:\n    y[m,n] = max(a[m,n] * b[m,n] + c[m,n], 0)\n", 4096, 4096, {true, true, true}},
-        {"x * sigmoid(x) + bias", "op f(x[m,n], b[n]) -> y[m,n]:\n    y[m,n] = x[m,n] / (1 + exp(-x[m,n])) + b[n]\n", 4096, 8192, {true, false}},
-        {"gelu(x + bias)", "op f(x[m,n], b[n]) -> y[m,n]:\n    t[m,n] = x[m,n] + b[n]\n    y[m,n] = 0.5 * t[m,n] * (1 + erf(t[m,n] * 0.70710678))\n", 4096, 8192, {true, false}},
+        {"relu(a*b + c)",
+         "op f(a[m,n], b[m,n], c[m,n]) -> y[m,n]:\n    y[m,n] = max(a[m,n] * b[m,n] + c[m,n], 0)\n",
+         4096,
+         4096,
+         {true, true, true}},
+        {"x * sigmoid(x) + bias",
+         "op f(x[m,n], b[n]) -> y[m,n]:\n    y[m,n] = x[m,n] / (1 + exp(-x[m,n])) + b[n]\n",
+         4096,
+         8192,
+         {true, false}},
+        {"gelu(x + bias)",
+         "op f(x[m,n], b[n]) -> y[m,n]:\n    t[m,n] = x[m,n] + b[n]\n    y[m,n] = 0.5 * t[m,n] * (1 + erf(t[m,n] * "
+         "0.70710678))\n",
+         4096,
+         8192,
+         {true, false}},
     };
     const std::vector<Case> rows = {
-        {"softmax, rows of 1000", "op f(x[m,n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n    e[m,n] = exp(x[m,n] - c[m])\n    s[m] = sum[n](e[m,n])\n    y[m,n] = e[m,n] / s[m]\n", 16384, 1000, {true}},
-        {"layer norm, rows of 768", "op f(x[m,n], g[n], b[n]) -> y[m,n]:\n    u[m] = mean[n](x[m,n])\n    v[m] = mean[n]((x[m,n] - u[m]) * (x[m,n] - u[m]))\n    y[m,n] = (x[m,n] - u[m]) * rsqrt(v[m] + 1e-5) * g[n] + b[n]\n", 16384, 768, {true, false, false}},
+        {"softmax, rows of 1000",
+         "op f(x[m,n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n    e[m,n] = exp(x[m,n] - c[m])\n    s[m] = "
+         "sum[n](e[m,n])\n    y[m,n] = e[m,n] / s[m]\n",
+         16384,
+         1000,
+         {true}},
+        {"layer norm, rows of 768",
+         "op f(x[m,n], g[n], b[n]) -> y[m,n]:\n    u[m] = mean[n](x[m,n])\n    v[m] = mean[n]((x[m,n] - u[m]) * "
+         "(x[m,n] - u[m]))\n    y[m,n] = (x[m,n] - u[m]) * rsqrt(v[m] + 1e-5) * g[n] + b[n]\n",
+         16384,
+         768,
+         {true, false, false}},
         {"row sum", "op f(x[m,n]) -> y[m]:\n    y[m] = sum[n](x[m,n])\n", 8192, 4096, {true}},
         {"column sum", "op f(x[m,n]) -> y[n]:\n    y[n] = sum[m](x[m,n])\n", 8192, 4096, {true}},
         {"transpose", "op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", 4096, 4097, {true}},
     };
-    r.title(group == "elementwise" ? "Element-wise, fused: share of this run's copy bandwidth" : "Rows and layouts: share of this run's copy bandwidth");
+    r.title(group == "elementwise" ? "Element-wise, fused: share of this run's copy bandwidth"
+                                   : "Rows and layouts: share of this run's copy bandwidth");
     for (const Case& c : group == "elementwise" ? elementwise : rows) {
         std::vector<Tensor> in;
-        for (size_t i = 0; i < c.wide.size(); ++i) in.push_back(random_tensor(c.wide[i] ? Shape{c.rows, c.columns} : Shape{c.columns}, i));
+        for (size_t i = 0; i < c.wide.size(); ++i)
+            in.push_back(random_tensor(c.wide[i] ? Shape{c.rows, c.columns} : Shape{c.columns}, i));
         const std::string name = c.name;
-        const Shape out = name == "row sum" ? Shape{c.rows} : name == "column sum" ? Shape{c.columns} : name == "transpose" ? Shape{c.columns, c.rows} : Shape{c.rows, c.columns};
+        const Shape out = name == "row sum"      ? Shape{c.rows}
+                          : name == "column sum" ? Shape{c.columns}
+                          : name == "transpose"  ? Shape{c.columns, c.rows}
+                                                 : Shape{c.rows, c.columns};
         Operator op(c.source, "f", std::move(in), out);
         Tensor to(DType::F32, op.input(0).shape());
         std::memset(to.data(), 1, to.bytes());
         const auto t = minima({[&] { op.run(pool); }, [&] { copy(pool, op.input(0), to); }}, 1.0);
         const double rate = op.bytes() / t[0], ceiling = 2.0 * static_cast<double>(to.bytes()) / t[1];
-        r.row(group, name, {{"gb_per_s", rate * 1e-9}, {"copy_gb_per_s", ceiling * 1e-9}, {"ratio", rate / ceiling}, {"schedule", op.summary()}},
+        r.row(group, name,
+              {{"gb_per_s", rate * 1e-9},
+               {"copy_gb_per_s", ceiling * 1e-9},
+               {"ratio", rate / ceiling},
+               {"schedule", op.summary()}},
               fmt::format("{:6.2f} GB/s of {:6.2f}   {:5.1f} %", rate * 1e-9, ceiling * 1e-9, 100 * rate / ceiling));
     }
 }
@@ -166,8 +200,10 @@ void bandwidth_cases(Report& r, runtime::ThreadPool& pool, const std::string& gr
 using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 
 void gemm_cases(Report& r, runtime::ThreadPool& pool) {
-    // Debian's OpenBLAS does not know newer processors and falls back to a 20-year-old kernel: the right one is named here.
-    setenv("OPENBLAS_CORETYPE", target::cpu::host_features().level == target::cpu::Level::Avx512 ? "SkylakeX" : "Haswell", 1);
+    // Debian's OpenBLAS does not know newer processors and falls back to a 20-year-old kernel: the right one is named
+    // here.
+    setenv("OPENBLAS_CORETYPE",
+           target::cpu::host_features().level == target::cpu::Level::Avx512 ? "SkylakeX" : "Haswell", 1);
     void* blas = dlopen("libopenblas.so.0", RTLD_NOW);
     const auto sgemm = blas ? reinterpret_cast<Gemm>(dlsym(blas, "cblas_sgemm")) : nullptr;
     std::string core = "not installed";
@@ -178,17 +214,25 @@ void gemm_cases(Report& r, runtime::ThreadPool& pool) {
     auto machine = explain::measure_machine(pool, true);
     if (!machine.ok()) fail(machine.error());
     const double peak = machine->flops_f32;
-    r.title(fmt::format("Matrix product f32, {} thread(s); FMA peak of this run {:.1f} GFLOP/s; OpenBLAS kernel: {}", pool.size(), peak * 1e-9, core));
+    r.title(fmt::format("Matrix product f32, {} thread(s); FMA peak of this run {:.1f} GFLOP/s; OpenBLAS kernel: {}",
+                        pool.size(), peak * 1e-9, core));
     for (const int64_t n : {64, 128, 256, 512, 768, 1024, 1536, 2048}) {
-        Operator op("op f(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n", "f", {random_tensor({n, n}, 1), random_tensor({n, n}, 2)}, {n, n});
+        Operator op("op f(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n", "f",
+                    {random_tensor({n, n}, 1), random_tensor({n, n}, 2)}, {n, n});
         Tensor other(DType::F32, {n, n});
         std::vector<std::function<void()>> candidates{[&] { op.run(pool); }};
         const int s = static_cast<int>(n);
-        if (sgemm) candidates.push_back([&] { sgemm(101, 111, 111, s, s, s, 1, op.input(0).as<float>(), s, op.input(1).as<float>(), s, 0, other.as<float>(), s); });
+        if (sgemm)
+            candidates.push_back([&] {
+                sgemm(101, 111, 111, s, s, s, 1, op.input(0).as<float>(), s, op.input(1).as<float>(), s, 0,
+                      other.as<float>(), s);
+            });
         const auto t = minima(candidates, 0.8);
         const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-        nlohmann::json f{{"n", n}, {"gflops", flops / t[0] * 1e-9}, {"peak_gflops", peak * 1e-9}, {"of_peak", flops / t[0] / peak}};
-        std::string text = fmt::format("{:6.1f} GFLOP/s  {:5.1f} % of peak", flops / t[0] * 1e-9, 100 * flops / t[0] / peak);
+        nlohmann::json f{
+            {"n", n}, {"gflops", flops / t[0] * 1e-9}, {"peak_gflops", peak * 1e-9}, {"of_peak", flops / t[0] / peak}};
+        std::string text =
+            fmt::format("{:6.1f} GFLOP/s  {:5.1f} % of peak", flops / t[0] * 1e-9, 100 * flops / t[0] / peak);
         if (sgemm) {
             f["openblas_gflops"] = flops / t[1] * 1e-9;
             f["of_openblas"] = t[1] / t[0];
@@ -205,9 +249,12 @@ int main(int argc, char** argv) {
     std::vector<std::string> groups;
     for (int i = 1; i < argc; ++i) {
         const std::string a = argv[i];
-        if (a == "--json") report.json = true;
-        else if (a == "--threads" && i + 1 < argc) threads = std::max(1, std::atoi(argv[++i]));
-        else if (a == "elementwise" || a == "rows" || a == "gemm") groups.push_back(a);
+        if (a == "--json")
+            report.json = true;
+        else if (a == "--threads" && i + 1 < argc)
+            threads = std::max(1, std::atoi(argv[++i]));
+        else if (a == "elementwise" || a == "rows" || a == "gemm")
+            groups.push_back(a);
         else {
             fmt::print(stderr, "usage: kernels [--json] [--threads N] [elementwise|rows|gemm]...\n");
             return 2;
@@ -216,8 +263,14 @@ int main(int argc, char** argv) {
     if (groups.empty()) groups = {"elementwise", "rows", "gemm"};
     runtime::ThreadPool pool(threads);
     for (const std::string& g : groups) {
-        if (g == "gemm") gemm_cases(report, pool);
-        else bandwidth_cases(report, pool, g);
+        if (g == "gemm")
+            gemm_cases(report, pool);
+        else
+            bandwidth_cases(report, pool, g);
     }
-    if (report.json) fmt::print("{}\n", nlohmann::json{{"threads", threads}, {"processor", explain::processor_name()}, {"rows", report.rows}}.dump(1));
+    if (report.json)
+        fmt::print(
+            "{}\n",
+            nlohmann::json{{"threads", threads}, {"processor", explain::processor_name()}, {"rows", report.rows}}.dump(
+                1));
 }

@@ -57,7 +57,9 @@ std::optional<Program> absorb_one(const Program& p) {
         const auto read = only_read(p, t);
         if (!definition || !read || read->equation <= *definition) continue;
         const Equation &from = p.equations[*definition], &to = p.equations[read->equation];
-        if (to.update != Update::Set || p.expr(from.rhs).kind == ExprKind::Scan || p.expr(to.rhs).kind == ExprKind::Scan) continue;
+        if (to.update != Update::Set || p.expr(from.rhs).kind == ExprKind::Scan ||
+            p.expr(to.rhs).kind == ExprKind::Scan)
+            continue;
         if (from.vars.size() != to.vars.size()) continue;
         // Every index of the definition is read at another plain index of the reader: the same points, one to one.
         std::map<VarId, VarId> names;

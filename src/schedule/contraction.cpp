@@ -32,14 +32,17 @@ std::optional<Sym> stride_along(const Program& p, TensorId t, const std::vector<
     Sym r = 0, step = 1;
     for (size_t d = shape.size(); d-- > 0;) {
         const auto f = affine(p, at[d]);
-        if (f) r = r + f->coefficient(v) * step;
-        else if (const auto fv = p.free_vars(at[d]); std::find(fv.begin(), fv.end(), v) != fv.end()) return std::nullopt;
+        if (f)
+            r = r + f->coefficient(v) * step;
+        else if (const auto fv = p.free_vars(at[d]); std::find(fv.begin(), fv.end(), v) != fv.end())
+            return std::nullopt;
         step = step * shape[d];
     }
     return r;
 }
 
-// Whether everything around the reduction sees (outer, inner) as one flat index: then columns of both run on lanes as one.
+// Whether everything around the reduction sees (outer, inner) as one flat index: then columns of both run on lanes as
+// one.
 bool flat_pair(const Program& p, const Equation& q, ExprId reduce, VarId outer, VarId inner) {
     const auto compatible = [&](TensorId t, const std::vector<ExprId>& at) {
         const auto a = stride_along(p, t, at, outer), b = stride_along(p, t, at, inner);
@@ -64,7 +67,8 @@ bool flat_pair(const Program& p, const Equation& q, ExprId reduce, VarId outer, 
         if (x.kind == ExprKind::Index && (x.ref == outer || x.ref == inner)) return false;
         if (x.kind == ExprKind::Inside) return false;
         if (x.kind == ExprKind::Load) {
-            const std::vector<ExprId> at(x.args.begin(), x.args.begin() + static_cast<long>(p.tensors[x.ref].shape.size()));
+            const std::vector<ExprId> at(x.args.begin(),
+                                         x.args.begin() + static_cast<long>(p.tensors[x.ref].shape.size()));
             if (!compatible(x.ref, at)) return false;
             if (x.outside == Outside::Value) stack.push_back(x.args.back());
             continue;
@@ -109,9 +113,12 @@ std::optional<Contraction> match_contraction(const Program& p, const Equation& q
     }
     for (VarId v : q.vars) {
         const bool a = has(in_a, v), b = has(in_b, v);
-        if (a && b) c.batch.push_back(v);
-        else if (a) c.m.push_back(v);
-        else c.n.push_back(v);
+        if (a && b)
+            c.batch.push_back(v);
+        else if (a)
+            c.m.push_back(v);
+        else
+            c.n.push_back(v);
     }
     // Columns are the innermost run of indices that is flat in the output and in all that the epilogue reads.
     size_t first = c.n.size() - 1;

@@ -10,8 +10,8 @@ using namespace math;
 namespace {
 
 // Points of a task of a nest whose equations all cover just the grid: some microseconds of work.
-constexpr int64_t kMapChunk = 8192;     // plain maps
-constexpr int64_t kReduceChunk = 512;   // reductions at each point, or temporaries of the chunk that should stay in L1
+constexpr int64_t kMapChunk = 8192;    // plain maps
+constexpr int64_t kReduceChunk = 512;  // reductions at each point, or temporaries of the chunk that should stay in L1
 
 // Collects what the lane choice weighs: loads and the operations around them.
 struct Body {
@@ -75,8 +75,10 @@ int score(const Program& p, const Equation& q, const Body& body, VarId v, bool r
         s += !stride ? -4 : stride->is(1) ? 4 : -4;
     }
     const int64_t extent = p.vars[v].extent.upper();
-    if (extent <= 1) s -= 100;
-    else if (extent < 4) s -= 6;
+    if (extent <= 1)
+        s -= 100;
+    else if (extent < 4)
+        s -= 6;
     return s;
 }
 
@@ -88,7 +90,8 @@ int lanes_for(const target::Machine& m, size_t bytes, const Sym& extent) {
     return lanes;
 }
 
-EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q, const target::Machine& m, bool chunked) {
+EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q, const target::Machine& m,
+                           bool chunked) {
     const Program& p = k.program;
     const Body body = inspect(p, q.rhs);
     EquationPlan plan;
@@ -124,8 +127,8 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     return plan;
 }
 
-// A map that reads along another index than it writes: lanes gather, and a block of that index makes each cache line read
-// serve several of them.
+// A map that reads along another index than it writes: lanes gather, and a block of that index makes each cache line
+// read serve several of them.
 bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
     constexpr int64_t kBlock = 16, kLaneChunk = 1024;
     const Program& p = k.program;
@@ -150,8 +153,8 @@ bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
     return false;
 }
 
-// The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen for
-// little waste on known extents.
+// The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen
+// for little waste on known extents.
 ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const target::Machine& m) {
     const Program& p = k.program;
     const DType type = accumulate_type(p.expr(c.reduce).dtype);
@@ -162,7 +165,8 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
     for (VarId v : c.n) columns = columns * p.vars[v].extent;
     for (VarId v : c.k) depth = depth * p.vars[v].extent;
     plan.nv = columns.upper() <= plan.lanes ? 1 : 2;
-    const int limit = plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
+    const int limit =
+        plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
     plan.mr = limit;
     if (auto n = rows.constant(); n && *n > 0) {
         // Computed rows, padding included, times what a row costs: a shorter tile loads its columns for fewer rows.
@@ -185,8 +189,8 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
     plan.nt = (256 + nr - 1) / nr * nr;
     plan.mt = (240 + plan.mr - 1) / plan.mr * plan.mr;
     if (auto n = rows.constant(); n && *n > 0) {
-        // Rows that are packed once for all may all share one evaluation of the columns, however many they are; the tile of
-        // partial results is in the way only where the depth takes several blocks.
+        // Rows that are packed once for all may all share one evaluation of the columns, however many they are; the
+        // tile of partial results is in the way only where the depth takes several blocks.
         const std::vector<TensorId> reads = p.reads(c.a);
         const bool packed = std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return k.constant[t]; });
         const bool one_block = depth.is_const() && *depth.constant() <= plan.kc;
@@ -213,10 +217,11 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                                      plan.contract.kc);
         } else {
             // Every equation covers just the grid: the innermost grid variable is cut into chunks that lanes run over.
-            const bool flat = !nest.grid.empty() && std::all_of(nest.equations.begin(), nest.equations.end(), [&](uint32_t i) {
-                const Equation& q = p.equations[i];
-                return q.vars.size() == nest.grid.size();
-            });
+            const bool flat =
+                !nest.grid.empty() && std::all_of(nest.equations.begin(), nest.equations.end(), [&](uint32_t i) {
+                    const Equation& q = p.equations[i];
+                    return q.vars.size() == nest.grid.size();
+                });
             std::string how;
             bool heavy = !nest.local.empty(), folded = false;
             for (uint32_t i : nest.equations) {
@@ -224,7 +229,8 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                 folded |= plan.equations.back().lane_reduces;
                 heavy |= !inspect(p, p.equations[i].rhs).reduces.empty();
             }
-            // A folded reduction works point by point: then no other equation of the nest can run along the grid either.
+            // A folded reduction works point by point: then no other equation of the nest can run along the grid
+            // either.
             if (flat && folded)
                 for (size_t j = 0; j < nest.equations.size(); ++j)
                     plan.equations[j] = plan_equation(k, nest, p.equations[nest.equations[j]], m, false);
@@ -233,14 +239,17 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                     how = e.lane == kNone ? "scalar"
                                           : fmt::format("{} lanes along {}{}", e.lanes, p.vars[e.lane].name,
                                                         e.lane_reduces ? " (folded)" : "");
-            if (flat && !folded && !heavy && nest.equations.size() == 1 && transposed(k, nest, plan)) how += ", in blocks";
+            if (flat && !folded && !heavy && nest.equations.size() == 1 && transposed(k, nest, plan))
+                how += ", in blocks";
             else if (flat) {
                 int64_t chunk = folded ? 1 : heavy ? kReduceChunk : kMapChunk;
-                if (auto n = p.vars[nest.grid.back()].extent.constant()) chunk = std::max<int64_t>(1, std::min(chunk, *n));
+                if (auto n = p.vars[nest.grid.back()].extent.constant())
+                    chunk = std::max<int64_t>(1, std::min(chunk, *n));
                 plan.grid_tile.back() = chunk;
             }
-            s.summary += fmt::format("{}{} {}, {}", s.summary.empty() ? "" : "; ", flat ? "map of" : "rows of",
-                                     nest.equations.size() == 1 ? "1 equation" : fmt::format("{} equations", nest.equations.size()), how);
+            s.summary += fmt::format(
+                "{}{} {}, {}", s.summary.empty() ? "" : "; ", flat ? "map of" : "rows of",
+                nest.equations.size() == 1 ? "1 equation" : fmt::format("{} equations", nest.equations.size()), how);
         }
         s.nests.push_back(std::move(plan));
     }
@@ -265,7 +274,8 @@ std::string print(const Schedule& s, const Kernel& k) {
         for (size_t j = 0; j < nest.equations.size(); ++j) {
             const EquationPlan& e = plan.equations[j];
             const std::string& name = k.program.tensors[k.program.equations[nest.equations[j]].lhs].name;
-            if (e.lane == kNone) r += fmt::format("  {}: scalar\n", name);
+            if (e.lane == kNone)
+                r += fmt::format("  {}: scalar\n", name);
             else
                 r += fmt::format("  {}: {} lanes along {}{}, unroll {}\n", name, e.lanes, k.program.vars[e.lane].name,
                                  e.lane_reduces ? " (partial results folded at the end)" : "", e.unroll);

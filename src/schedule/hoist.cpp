@@ -109,8 +109,8 @@ struct AccessOf {
     TensorId tensor;
     std::vector<ExprId> at;
 };
-void collect_accesses(const Program& p, ExprId e, std::set<ExprId>& seen, std::vector<AccessOf>& out, std::set<VarId>& values,
-                      bool index_position) {
+void collect_accesses(const Program& p, ExprId e, std::set<ExprId>& seen, std::vector<AccessOf>& out,
+                      std::set<VarId>& values, bool index_position) {
     if (!seen.insert(e).second) return;
     const Expr& x = p.expr(e);
     if (x.kind == ExprKind::Index && !index_position) values.insert(x.ref);
@@ -189,8 +189,10 @@ std::optional<Program> merge_pair(const Program& p, VarId a, VarId b) {
         if (x.kind == ExprKind::Reduce) {
             std::vector<VarId> vs;
             for (VarId v : x.vars)
-                if (v == a) vs.push_back(ab);
-                else if (v != b) vs.push_back(v);
+                if (v == a)
+                    vs.push_back(ab);
+                else if (v != b)
+                    vs.push_back(v);
             const ExprId body = self(x.args[0]);
             const ExprId condition = x.args.size() > 1 ? self(x.args[1]) : kNone;
             return r.reduce(x.reduce, std::move(vs), body, x.dtype, condition);
@@ -215,8 +217,10 @@ std::optional<Program> merge_pair(const Program& p, VarId a, VarId b) {
     n.rhs = w(q.rhs);
     n.vars.clear();
     for (VarId v : q.vars)
-        if (v == a) n.vars.push_back(ab);
-        else if (v != b) n.vars.push_back(v);
+        if (v == a)
+            n.vars.push_back(ab);
+        else if (v != b)
+            n.vars.push_back(v);
     r.equations.push_back(std::move(n));
     return r;
 }

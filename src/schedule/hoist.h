@@ -6,8 +6,8 @@
 namespace opwright::schedule {
 
 // Substitutes a temporary into its only reader where both run over the same points, so that what follows a reduction is
-// its epilogue: z[m,n] = sum[k](...); y[m,n] = f(z[m,n]) becomes one equation. Outputs are unchanged, but that a temporary
-// of a 16-bit float type is not rounded to it (temporaries never are).
+// its epilogue: z[m,n] = sum[k](...); y[m,n] = f(z[m,n]) becomes one equation. Outputs are unchanged, but that a
+// temporary of a 16-bit float type is not rounded to it (temporaries never are).
 math::Program absorb(const math::Program& p);
 
 // In the result every Reduce of an equation has exactly the equation's variables free, and its body and condition hold

@@ -40,9 +40,9 @@ VarId scan_var(const Program& p, const Equation& q) {
 struct Growing {
     std::vector<uint32_t> equations;
     std::vector<VarId> grid;
-    std::vector<std::map<VarId, VarId>> names;             // per equation: its variable -> grid variable
-    std::map<TensorId, std::vector<VarId>> written;        // per dim the grid variable there, or kNone
-    bool closed = false;                                   // takes no further equation
+    std::vector<std::map<VarId, VarId>> names;       // per equation: its variable -> grid variable
+    std::map<TensorId, std::vector<VarId>> written;  // per dim the grid variable there, or kNone
+    bool closed = false;                             // takes no further equation
 };
 
 class Former {
@@ -95,9 +95,15 @@ private:
                 if (g == kNone) continue;
                 const Expr& e = p_.expr(r.at[d]);
                 const bool plain = e.kind == ExprKind::Index && has(q.vars, e.ref) && e.ref != scan_var(p_, q);
-                if (!plain) { lost.insert(g); continue; }
+                if (!plain) {
+                    lost.insert(g);
+                    continue;
+                }
                 auto [it, fresh] = names.emplace(e.ref, g);
-                if (!fresh && it->second != g) { lost.insert(g); lost.insert(it->second); }
+                if (!fresh && it->second != g) {
+                    lost.insert(g);
+                    lost.insert(it->second);
+                }
                 for (auto& [v, other] : names)
                     if (other == g && v != e.ref) lost.insert(g);
             }
@@ -160,13 +166,16 @@ private:
                     for (TensorId t : r.reads(a)) used.push_back(t);
                 if (e.update != Update::Set) used.push_back(e.lhs);
                 for (TensorId t : used)
-                    if (r.tensors[t].role == Role::Temp && (!writer.count(t) || writer[t] != n || e.update != Update::Set))
+                    if (r.tensors[t].role == Role::Temp &&
+                        (!writer.count(t) || writer[t] != n || e.update != Update::Set))
                         shared.insert(t);
             }
         for (TensorId t = 0; t < r.tensors.size(); ++t) {
             if (r.tensors[t].role != Role::Temp || !writer.count(t)) continue;
-            if (shared.count(t)) k.workspace.push_back(t);
-            else k.nests[writer[t]].local.push_back(t);
+            if (shared.count(t))
+                k.workspace.push_back(t);
+            else
+                k.nests[writer[t]].local.push_back(t);
         }
         return k;
     }

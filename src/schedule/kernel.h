@@ -10,10 +10,10 @@ namespace opwright::schedule {
 
 // y = epilogue(sum[k](A(batch,m,k) * B(batch,n,k))): the shape of matrix multiplications and convolutions.
 struct Contraction {
-    math::ExprId reduce;                     // the Reduce node in the equation's right-hand side
-    math::ExprId a, b;                       // the two factors; b owns the innermost index of the output
-    std::vector<math::VarId> batch, m, n, k; // m: in a only, n: in b only, batch: in both (or in b, apart from the innermost
-                                             // flat run n), k: reduced; outermost first
+    math::ExprId reduce;                      // the Reduce node in the equation's right-hand side
+    math::ExprId a, b;                        // the two factors; b owns the innermost index of the output
+    std::vector<math::VarId> batch, m, n, k;  // m: in a only, n: in b only, batch: in both (or in b, apart from the
+                                              // innermost flat run n), k: reduced; outermost first
 };
 // The factors are any expressions, indices may be affine. nullopt where the equation is none.
 std::optional<Contraction> match_contraction(const math::Program& p, const math::Equation& q);
@@ -26,10 +26,10 @@ struct Nest {
 };
 
 struct Kernel {
-    math::Program program;                   // hoisted; equations of one nest share their grid variables
-    std::vector<Nest> nests;                 // in order
-    std::vector<math::TensorId> workspace;   // temporaries that pass from nest to nest
-    std::vector<bool> constant;              // by tensor: contents never change (weights, tables)
+    math::Program program;                  // hoisted; equations of one nest share their grid variables
+    std::vector<Nest> nests;                // in order
+    std::vector<math::TensorId> workspace;  // temporaries that pass from nest to nest
+    std::vector<bool> constant;             // by tensor: contents never change (weights, tables)
 };
 
 // `constant_inputs` marks inputs of p in order; empty: none.

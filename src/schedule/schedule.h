@@ -14,8 +14,8 @@ struct EquationPlan {
     math::VarId lane = math::kNone;  // the variable along vector lanes; kNone: scalar code
     bool lane_reduces = false;       // lane is a reduction variable: lanes hold partial results, folded at the end
     int lanes = 1;
-    int unroll = 1;                  // vectors side by side along the lane variable
-    bool lane_first = false;         // the lane loop runs outside the serial ones: for blocks of a transposed read
+    int unroll = 1;           // vectors side by side along the lane variable
+    bool lane_first = false;  // the lane loop runs outside the serial ones: for blocks of a transposed read
 };
 
 // Packed contraction: register tile mr x (nv * lanes), cache tile mt x nt, depth kc.
@@ -25,14 +25,14 @@ struct ContractPlan {
 };
 
 struct NestPlan {
-    std::vector<int64_t> grid_tile;        // per grid variable: points of one task (1, or a chunk of the innermost)
-    std::vector<EquationPlan> equations;   // per equation of the nest; unused for a contraction
+    std::vector<int64_t> grid_tile;       // per grid variable: points of one task (1, or a chunk of the innermost)
+    std::vector<EquationPlan> equations;  // per equation of the nest; unused for a contraction
     ContractPlan contract;
 };
 
 struct Schedule {
-    std::vector<NestPlan> nests;           // per nest of the kernel
-    std::string summary;                   // one line for people
+    std::vector<NestPlan> nests;  // per nest of the kernel
+    std::string summary;          // one line for people
 };
 
 // The untuned schedule for a CPU: always legal.

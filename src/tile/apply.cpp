@@ -16,24 +16,27 @@ bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.e
 
 class Applier {
 public:
-    Applier(schedule::Kernel k, schedule::Schedule s) : p_{std::move(k), std::move(s), {}, {}}, math_(p_.kernel.program) {}
+    Applier(schedule::Kernel k, schedule::Schedule s)
+        : p_{std::move(k), std::move(s), {}, {}}, math_(p_.kernel.program) {}
 
     Result<Program> run(const target::Machine& machine) {
         if (p_.schedule.nests.size() != p_.kernel.nests.size())
-            return Diagnostic(fmt::format("The schedule has {} nests, but the kernel of {} has {}.", p_.schedule.nests.size(),
-                                          math_.name, p_.kernel.nests.size()), {}, "Start from the schedule that `opwright explain --level schedule` prints.");
+            return Diagnostic(fmt::format("The schedule has {} nests, but the kernel of {} has {}.",
+                                          p_.schedule.nests.size(), math_.name, p_.kernel.nests.size()),
+                              {}, "Start from the schedule that `opwright explain --level schedule` prints.");
         for (size_t i = 0; i < p_.kernel.nests.size(); ++i) {
             const schedule::Nest& nest = p_.kernel.nests[i];
             const NestPlan& plan = p_.schedule.nests[i];
             Nest out;
             if (plan.grid_tile.size() != nest.grid.size())
-                return Diagnostic(fmt::format("The schedule of nest {} of {} names {} grid tiles for {} grid indices.", i,
-                                              math_.name, plan.grid_tile.size(), nest.grid.size()));
+                return Diagnostic(fmt::format("The schedule of nest {} of {} names {} grid tiles for {} grid indices.",
+                                              i, math_.name, plan.grid_tile.size(), nest.grid.size()));
             for (size_t g = 0; g < nest.grid.size(); ++g) out.grid.push_back({nest.grid[g], plan.grid_tile[g]});
             if (nest.contraction) {
                 if (auto e = check(plan.contract, nest, machine); !e.ok()) return e.error();
                 out.contract = plan.contract;
-                out.grid.clear();  // batch points, then tiles of the flattened rows and columns (named by their last index)
+                out.grid
+                    .clear();  // batch points, then tiles of the flattened rows and columns (named by their last index)
                 for (VarId v : nest.contraction->batch) out.grid.push_back({v, 1});
                 out.grid.push_back({nest.contraction->m.back(), plan.contract.mt});
                 out.grid.push_back({nest.contraction->n.back(), plan.contract.nt});
@@ -42,10 +45,13 @@ public:
                 for (size_t j = 0; j < nest.equations.size(); ++j) {
                     const EquationPlan& e = plan.equations[j];
                     const auto g = std::find(nest.grid.begin(), nest.grid.end(), e.lane);
-                    if (e.lanes > 1 && !e.lane_reduces && g != nest.grid.end() && plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1)
-                        return Diagnostic(fmt::format("{} is to run on {} lanes along {}, but a task covers one point of that index.",
-                                                      math_.tensors[math_.equations[nest.equations[j]].lhs].name, e.lanes, math_.vars[e.lane].name),
-                                          {}, "Give the index a grid tile of at least the number of lanes.");
+                    if (e.lanes > 1 && !e.lane_reduces && g != nest.grid.end() &&
+                        plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1)
+                        return Diagnostic(
+                            fmt::format("{} is to run on {} lanes along {}, but a task covers one point of that index.",
+                                        math_.tensors[math_.equations[nest.equations[j]].lhs].name, e.lanes,
+                                        math_.vars[e.lane].name),
+                            {}, "Give the index a grid tile of at least the number of lanes.");
                     equation(nest, plan, nest.equations[j], plan.equations[j], out.body);
                 }
             }
@@ -61,9 +67,10 @@ private:
         if (c.mr < 1 || c.nv < 1 || c.kc < 1 || c.mt < c.mr || c.nt < static_cast<int64_t>(c.nv) * c.lanes)
             return Diagnostic(fmt::format("The contraction of {} has an empty register or cache tile.", lhs));
         if (need > m.vector_registers)
-            return Diagnostic(fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.",
-                                          c.mr, c.nv * c.lanes, lhs, need, m.vector_registers), {},
-                              "Make mr or nv smaller: mr*nv + nv + 1 must fit.");
+            return Diagnostic(
+                fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.", c.mr,
+                            c.nv * c.lanes, lhs, need, m.vector_registers),
+                {}, "Make mr or nv smaller: mr*nv + nv + 1 must fit.");
         return ok_status();
     }
 
@@ -140,7 +147,8 @@ private:
         std::vector<VarId> loops;
         for (VarId v : q.vars) {
             const auto g = std::find(nest.grid.begin(), nest.grid.end(), v);
-            const bool whole = g != nest.grid.end() && nest_plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1;
+            const bool whole =
+                g != nest.grid.end() && nest_plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1;
             if (!whole && v != lane_) loops.push_back(v);
         }
         const bool scan = math_.expr(q.rhs).kind == ExprKind::Scan;
@@ -150,11 +158,18 @@ private:
         std::vector<Stmt>* at = &out;
         for (VarId v : loops) {
             const bool lane = v == lane_;
-            at->push_back({.kind = StmtKind::For, .var = v, .tile = lane ? tile_ : 1, .lane = lane, .lanes = lane ? plan.lanes : 1});
+            at->push_back({.kind = StmtKind::For,
+                           .var = v,
+                           .tile = lane ? tile_ : 1,
+                           .lane = lane,
+                           .lanes = lane ? plan.lanes : 1});
             at = &at->back().body;
         }
         if (scan) {
-            at->push_back({.kind = StmtKind::Scan, .op = math_.expr(q.rhs).reduce, .var = math_.expr(q.rhs).vars[0], .equation = index});
+            at->push_back({.kind = StmtKind::Scan,
+                           .op = math_.expr(q.rhs).reduce,
+                           .var = math_.expr(q.rhs).vars[0],
+                           .equation = index});
             return;
         }
         std::vector<ExprId> reduces;
@@ -162,7 +177,9 @@ private:
         reduces_in(q.rhs, reduces, seen);
         for (ExprId r : reduces) reduction(r, plan, *at);
         const BufferId value = map(q.rhs, *at);
-        at->push_back({.kind = q.update == Update::Set ? StmtKind::Store : StmtKind::ScatterReduce, .a = value, .equation = index});
+        at->push_back({.kind = q.update == Update::Set ? StmtKind::Store : StmtKind::ScatterReduce,
+                       .a = value,
+                       .equation = index});
     }
 
     void reduction(ExprId r, const EquationPlan& plan, std::vector<Stmt>& out) {
@@ -192,7 +209,11 @@ private:
         std::vector<Stmt>* at = &out;
         for (VarId v : loops) {
             const bool lane = folds && v == lane_;
-            at->push_back({.kind = StmtKind::For, .var = v, .tile = lane ? tile_ : 1, .lane = lane, .lanes = lane ? plan.lanes : 1});
+            at->push_back({.kind = StmtKind::For,
+                           .var = v,
+                           .tile = lane ? tile_ : 1,
+                           .lane = lane,
+                           .lanes = lane ? plan.lanes : 1});
             at = &at->back().body;
         }
         const BufferId term = map(x.args[0], *at);

@@ -29,30 +29,35 @@ struct Printer {
         };
         switch (s.kind) {
             case StmtKind::For:
-                line(depth, fmt::format("for {} in 0..{} step {}{}:", m.vars[s.var].name, m.vars[s.var].extent.str(), s.tile,
-                                        s.lane ? " on lanes" : ""));
+                line(depth, fmt::format("for {} in 0..{} step {}{}:", m.vars[s.var].name, m.vars[s.var].extent.str(),
+                                        s.tile, s.lane ? " on lanes" : ""));
                 for (const Stmt& b : s.body) stmt(b, depth + 1);
                 return;
-            case StmtKind::Load: return define((p.buffers[s.dst].packed ? "load packed " : "load ") + m.print(p.buffers[s.dst].value));
+            case StmtKind::Load:
+                return define((p.buffers[s.dst].packed ? "load packed " : "load ") + m.print(p.buffers[s.dst].value));
             case StmtKind::Gather: return define("gather " + m.print(p.buffers[s.dst].value));
             case StmtKind::Map: return define("map " + m.print(p.buffers[s.dst].value));
             case StmtKind::Fill: return define(fmt::format("fill identity of {}", math::name(s.op)));
             case StmtKind::Accumulate:
-                return line(depth, fmt::format("{} = {}({}, {}){}", name(s.dst), math::name(s.op), name(s.dst), name(s.a),
-                                               s.b == kNoBuffer ? "" : " where " + name(s.b)));
+                return line(depth, fmt::format("{} = {}({}, {}){}", name(s.dst), math::name(s.op), name(s.dst),
+                                               name(s.a), s.b == kNoBuffer ? "" : " where " + name(s.b)));
             case StmtKind::Reduce:
                 return line(depth, s.var == kNone ? fmt::format("{} complete", name(s.dst))
-                                                  : fmt::format("{} = reduce {} along {}", name(s.dst), math::name(s.op), m.vars[s.var].name));
-            case StmtKind::Contract: return line(depth, fmt::format("{} += contract {} * {}", name(s.dst), name(s.a), name(s.b)));
+                                                  : fmt::format("{} = reduce {} along {}", name(s.dst),
+                                                                math::name(s.op), m.vars[s.var].name));
+            case StmtKind::Contract:
+                return line(depth, fmt::format("{} += contract {} * {}", name(s.dst), name(s.a), name(s.b)));
             case StmtKind::Scan:
                 return line(depth, fmt::format("scan {} along {} into {}", math::name(s.op), m.vars[s.var].name,
                                                m.tensors[m.equations[s.equation].lhs].name));
-            case StmtKind::Store: case StmtKind::ScatterReduce: {
+            case StmtKind::Store:
+            case StmtKind::ScatterReduce: {
                 const Equation& q = m.equations[s.equation];
                 std::string at;
                 for (ExprId e : q.at) at += (at.empty() ? "" : ",") + m.print(e);
-                return line(depth, fmt::format("{} {}[{}] {} {}", s.kind == StmtKind::Store ? "store" : "scatter",
-                                               m.tensors[q.lhs].name, at, q.update == Update::Set ? "=" : "op=", name(s.a)));
+                return line(depth,
+                            fmt::format("{} {}[{}] {} {}", s.kind == StmtKind::Store ? "store" : "scatter",
+                                        m.tensors[q.lhs].name, at, q.update == Update::Set ? "=" : "op=", name(s.a)));
             }
         }
     }
@@ -63,8 +68,10 @@ struct Verifier {
     std::vector<std::string> problems;
     std::vector<bool> defined = std::vector<bool>(p.buffers.size());
     void use(BufferId b, const char* what) {
-        if (b >= p.buffers.size()) problems.push_back(fmt::format("{} of an unknown buffer", what));
-        else if (!defined[b]) problems.push_back(fmt::format("{} of {} before it is defined", what, p.buffers[b].name));
+        if (b >= p.buffers.size())
+            problems.push_back(fmt::format("{} of an unknown buffer", what));
+        else if (!defined[b])
+            problems.push_back(fmt::format("{} of {} before it is defined", what, p.buffers[b].name));
     }
     void block(const std::vector<Stmt>& body) {
         for (const Stmt& s : body) {
@@ -73,17 +80,24 @@ struct Verifier {
                     if (s.tile < 1) problems.push_back("a loop with a tile below one");
                     block(s.body);
                     break;
-                case StmtKind::Load: case StmtKind::Gather: case StmtKind::Map: case StmtKind::Fill:
-                    if (s.dst < p.buffers.size()) defined[s.dst] = true;
-                    else problems.push_back("definition of an unknown buffer");
+                case StmtKind::Load:
+                case StmtKind::Gather:
+                case StmtKind::Map:
+                case StmtKind::Fill:
+                    if (s.dst < p.buffers.size())
+                        defined[s.dst] = true;
+                    else
+                        problems.push_back("definition of an unknown buffer");
                     break;
-                case StmtKind::Accumulate: case StmtKind::Contract:
+                case StmtKind::Accumulate:
+                case StmtKind::Contract:
                     use(s.dst, "accumulation");
                     use(s.a, "use");
                     if (s.kind == StmtKind::Contract || s.b != kNoBuffer) use(s.b, "use");
                     break;
                 case StmtKind::Reduce: use(s.dst, "reduction"); break;
-                case StmtKind::Store: case StmtKind::ScatterReduce: use(s.a, "store"); break;
+                case StmtKind::Store:
+                case StmtKind::ScatterReduce: use(s.a, "store"); break;
                 case StmtKind::Scan: break;
             }
         }

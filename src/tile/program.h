@@ -1,6 +1,7 @@
-// L4: a grid of tile programs. A buffer is the value of one L1 expression over a box of index variables, held in registers
-// or in fast memory; statements load, compute, combine and store buffers. Masks are implied: a For over a variable, and a
-// grid axis, never leave the variable's extent, and a load or store knows the extents of its tensor and its `outside`.
+// L4: a grid of tile programs. A buffer is the value of one L1 expression over a box of index variables, held in
+// registers or in fast memory; statements load, compute, combine and store buffers. Masks are implied: a For over a
+// variable, and a grid axis, never leave the variable's extent, and a load or store knows the extents of its tensor and
+// its `outside`.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,15 +19,15 @@ enum class Memory : uint8_t { Register, Scratch };
 
 struct Extent {
     math::VarId var;
-    int64_t size;        // elements of the box along var; 0: the variable's whole extent
+    int64_t size;  // elements of the box along var; 0: the variable's whole extent
 };
 struct Buffer {
     std::string name;
-    math::ExprId value = math::kNone;   // what it holds
+    math::ExprId value = math::kNone;  // what it holds
     DType dtype = DType::F32;
     Memory memory = Memory::Register;
     std::vector<Extent> box;
-    bool packed = false;                // laid out in panels for a contraction
+    bool packed = false;  // laid out in panels for a contraction
 };
 
 enum class StmtKind : uint8_t {
@@ -48,15 +49,15 @@ struct Stmt {
     math::ReduceOp op = math::ReduceOp::Sum;
     math::VarId var = math::kNone;
     int64_t tile = 1;
-    bool lane = false;                  // For: this variable runs along the vector lanes (or the block of a block language)
-    int lanes = 1;                      // For on lanes, Fill of partial results: elements of one vector; tile is a multiple
-    uint32_t equation = 0;              // Store, ScatterReduce, Scan, Contract
-    std::vector<Stmt> body;             // For
+    bool lane = false;       // For: this variable runs along the vector lanes (or the block of a block language)
+    int lanes = 1;           // For on lanes, Fill of partial results: elements of one vector; tile is a multiple
+    uint32_t equation = 0;   // Store, ScatterReduce, Scan, Contract
+    std::vector<Stmt> body;  // For
 };
 
 struct GridAxis {
     math::VarId var;
-    int64_t tile;                       // points of the variable in one task
+    int64_t tile;  // points of the variable in one task
 };
 struct Nest {
     std::vector<GridAxis> grid;
@@ -67,7 +68,7 @@ struct Program {
     schedule::Kernel kernel;
     schedule::Schedule schedule;
     std::vector<Buffer> buffers;
-    std::vector<Nest> nests;            // as in the kernel
+    std::vector<Nest> nests;  // as in the kernel
 };
 
 std::string print(const Program& p);

@@ -1,5 +1,5 @@
-// Programs built by hand, compiled for every processor level of this machine and compared with plain loops: sizes around
-// the vector and tile edges, guard bytes behind every output.
+// Programs built by hand, compiled for every processor level of this machine and compared with plain loops: sizes
+// around the vector and tile edges, guard bytes behind every output.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,18 +48,22 @@ struct Runner {
             shapes.push_back(shape);
         }
         const int64_t bytes = (*k[0])->workspace_bytes(symbols);
-        std::unique_ptr<char, decltype(&std::free)> workspace(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 64) / 64 * 64)), std::free);
+        std::unique_ptr<char, decltype(&std::free)> workspace(
+            static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(bytes + 64) / 64 * 64)), std::free);
         static runtime::ThreadPool pool(2);
         Status st = (*k[0])->run({in, out, symbols, workspace.get()}, pool);
-        if (status) *status = st;
-        else EXPECT_TRUE(st.ok());
+        if (status)
+            *status = st;
+        else
+            EXPECT_TRUE(st.ok());
         std::vector<Tensor> result;
         for (size_t i = 0; i < out.size(); ++i) {
             Tensor t(p.tensors[p.outputs[i]].dtype, shapes[i]);
             if (t.bytes()) std::memcpy(t.data(), out[i], t.bytes());
             for (int64_t g = 0; g < kGuard; ++g) {
                 EXPECT_EQ(memory[i][static_cast<size_t>(g)], 0x5a) << "written in front of output " << i;
-                EXPECT_EQ(memory[i][memory[i].size() - 1 - static_cast<size_t>(g)], 0x5a) << "written behind output " << i;
+                EXPECT_EQ(memory[i][memory[i].size() - 1 - static_cast<size_t>(g)], 0x5a)
+                    << "written behind output " << i;
             }
             result.push_back(t);
         }
@@ -88,7 +92,8 @@ TEST(CpuKernel, MapWithRowBroadcast) {
     Runner r;
     Program& p = r.p;
     p.name = "bias_relu";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input), b = p.add_tensor("b", DType::F32, {S("n")}, Role::Input);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input),
+                   b = p.add_tensor("b", DType::F32, {S("n")}, Role::Input);
     const TensorId y = p.add_tensor("y", DType::F32, {S("m"), S("n")}, Role::Output);
     const VarId i = p.add_var("i", S("m")), j = p.add_var("j", S("n"));
     const ExprId sum = p.call(Fn::Add, {p.load(x, {p.index(i), p.index(j)}), p.load(b, {p.index(j)})});
@@ -100,7 +105,8 @@ TEST(CpuKernel, MapWithRowBroadcast) {
             const Tensor X = random({5, n}, 1), B = random({n}, 2);
             const auto Y = r.run({X, B}, level);
             for (int64_t k = 0; k < 5 * n; ++k)
-                ASSERT_EQ(Y[0].as<float>()[k], std::max(0.f, X.as<float>()[k] + B.as<float>()[k % n])) << level << " n " << n << " at " << k;
+                ASSERT_EQ(Y[0].as<float>()[k], std::max(0.f, X.as<float>()[k] + B.as<float>()[k % n]))
+                    << level << " n " << n << " at " << k;
         }
 }
 
@@ -110,7 +116,8 @@ TEST(CpuKernel, SoftmaxRowsFuse) {
     p.name = "softmax";
     const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input);
     const TensorId y = p.add_tensor("y", DType::F32, {S("m"), S("n")}, Role::Output);
-    const TensorId mx = p.add_tensor("mx", DType::F32, {S("m")}, Role::Temp), e = p.add_tensor("e", DType::F32, {S("m"), S("n")}, Role::Temp);
+    const TensorId mx = p.add_tensor("mx", DType::F32, {S("m")}, Role::Temp),
+                   e = p.add_tensor("e", DType::F32, {S("m"), S("n")}, Role::Temp);
     const auto var = [&](const char* n) { return p.add_var(n, S(n)); };
     {
         const VarId i = var("m"), j = var("n");
@@ -118,7 +125,9 @@ TEST(CpuKernel, SoftmaxRowsFuse) {
     }
     {
         const VarId i = var("m"), j = var("n");
-        p.add_equation(e, {p.index(i), p.index(j)}, p.call(Fn::Exp, {p.call(Fn::Sub, {p.load(x, {p.index(i), p.index(j)}), p.load(mx, {p.index(i)})})}));
+        p.add_equation(
+            e, {p.index(i), p.index(j)},
+            p.call(Fn::Exp, {p.call(Fn::Sub, {p.load(x, {p.index(i), p.index(j)}), p.load(mx, {p.index(i)})})}));
     }
     {
         const VarId i = var("m"), j = var("n"), k = var("n");
@@ -136,7 +145,8 @@ TEST(CpuKernel, SoftmaxRowsFuse) {
                 for (int64_t j = 0; j < n; ++j) m = std::max<double>(m, X.as<float>()[i * n + j]);
                 for (int64_t j = 0; j < n; ++j) s += std::exp(X.as<float>()[i * n + j] - m);
                 for (int64_t j = 0; j < n; ++j)
-                    ASSERT_NEAR(Y[0].as<float>()[i * n + j], std::exp(X.as<float>()[i * n + j] - m) / s, 2e-6) << level << " n " << n;
+                    ASSERT_NEAR(Y[0].as<float>()[i * n + j], std::exp(X.as<float>()[i * n + j] - m) / s, 2e-6)
+                        << level << " n " << n;
             }
         }
 }
@@ -145,11 +155,17 @@ void matmul_prelu(bool constant_weights) {
     Runner r;
     Program& p = r.p;
     p.name = "matmul_prelu";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), 37}, Role::Input), w = p.add_tensor("w", DType::F32, {45, 37}, Role::Input);
-    const TensorId a = p.add_tensor("a", DType::F32, {45}, Role::Input), y = p.add_tensor("y", DType::F32, {S("m"), 45}, Role::Output);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), 37}, Role::Input),
+                   w = p.add_tensor("w", DType::F32, {45, 37}, Role::Input);
+    const TensorId a = p.add_tensor("a", DType::F32, {45}, Role::Input),
+                   y = p.add_tensor("y", DType::F32, {S("m"), 45}, Role::Output);
     const VarId m = p.add_var("m", S("m")), n = p.add_var("n", 45), k = p.add_var("k", 37);
-    const ExprId z = p.reduce(ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, {p.index(n), p.index(k)})}), DType::F32);
-    p.add_equation(y, {p.index(m), p.index(n)}, p.select(p.call(Fn::Ge, {z, p.literal(0, DType::F32)}), z, p.call(Fn::Mul, {p.load(a, {p.index(n)}), z})));
+    const ExprId z = p.reduce(
+        ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, {p.index(n), p.index(k)})}),
+        DType::F32);
+    p.add_equation(
+        y, {p.index(m), p.index(n)},
+        p.select(p.call(Fn::Ge, {z, p.literal(0, DType::F32)}), z, p.call(Fn::Mul, {p.load(a, {p.index(n)}), z})));
     r.constant = {false, constant_weights, false};
     for (const std::string& level : levels())
         for (int64_t rows : {0, 1, 2, 5, 13, 14, 15, 29, 250}) {
@@ -161,7 +177,8 @@ void matmul_prelu(bool constant_weights) {
                     double s = 0;
                     for (int64_t q = 0; q < 37; ++q) s += double(X.as<float>()[i * 37 + q]) * W.as<float>()[j * 37 + q];
                     const double want = s >= 0 ? s : s * A.as<float>()[j];
-                    ASSERT_NEAR(Y[0].as<float>()[i * 45 + j], want, 2e-5) << level << " rows " << rows << " at " << i << "," << j;
+                    ASSERT_NEAR(Y[0].as<float>()[i * 45 + j], want, 2e-5)
+                        << level << " rows " << rows << " at " << i << "," << j;
                 }
         }
 }
@@ -172,13 +189,20 @@ TEST(CpuKernel, MatmulAcrossCacheTiles) {
     Runner r;
     Program& p = r.p;
     p.name = "matmul";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("k")}, Role::Input), w = p.add_tensor("w", DType::F32, {S("k"), S("n")}, Role::Input);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("k")}, Role::Input),
+                   w = p.add_tensor("w", DType::F32, {S("k"), S("n")}, Role::Input);
     const TensorId y = p.add_tensor("y", DType::F32, {S("m"), S("n")}, Role::Output);
     const VarId m = p.add_var("m", S("m")), n = p.add_var("n", S("n")), k = p.add_var("k", S("k"));
-    const ExprId z = p.reduce(ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, {p.index(k), p.index(n)})}), DType::F32);
+    const ExprId z = p.reduce(
+        ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, {p.index(k), p.index(n)})}),
+        DType::F32);
     p.add_equation(y, {p.index(m), p.index(n)}, z);
     for (const std::string& level : levels())
-        for (auto [M, N, K] : {std::tuple<int64_t, int64_t, int64_t>{261, 270, 300}, {3, 5, 0}, {14, 32, 256}, {1, 300, 7}, {40, 1, 9}}) {
+        for (auto [M, N, K] : {std::tuple<int64_t, int64_t, int64_t>{261, 270, 300},
+                               {3, 5, 0},
+                               {14, 32, 256},
+                               {1, 300, 7},
+                               {40, 1, 9}}) {
             r.sizes = {{"m", M}, {"n", N}, {"k", K}};
             const Tensor X = random({M, K}, 4), W = random({K, N}, 5);
             const auto Y = r.run({X, W}, level);
@@ -186,7 +210,8 @@ TEST(CpuKernel, MatmulAcrossCacheTiles) {
                 for (int64_t j = 0; j < N; ++j) {
                     double s = 0;
                     for (int64_t q = 0; q < K; ++q) s += double(X.as<float>()[i * K + q]) * W.as<float>()[q * N + j];
-                    ASSERT_NEAR(Y[0].as<float>()[i * N + j], s, 2e-4) << level << " " << M << "," << N << "," << K << " at " << i << "," << j;
+                    ASSERT_NEAR(Y[0].as<float>()[i * N + j], s, 2e-4)
+                        << level << " " << M << "," << N << "," << K << " at " << i << "," << j;
                 }
         }
 }
@@ -195,7 +220,8 @@ TEST(CpuKernel, TransposeInBlocks) {
     Runner r;
     Program& p = r.p;
     p.name = "transpose";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input), y = p.add_tensor("y", DType::F32, {S("n"), S("m")}, Role::Output);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input),
+                   y = p.add_tensor("y", DType::F32, {S("n"), S("m")}, Role::Output);
     const VarId i = p.add_var("i", S("n")), j = p.add_var("j", S("m"));
     p.add_equation(y, {p.index(i), p.index(j)}, p.load(x, {p.index(j), p.index(i)}));
     for (const std::string& level : levels())
@@ -205,7 +231,8 @@ TEST(CpuKernel, TransposeInBlocks) {
                 const Tensor X = random({m, n}, 1);
                 const auto Y = r.run({X}, level);
                 for (int64_t k = 0; k < m * n; ++k)
-                    ASSERT_EQ(Y[0].as<float>()[k], X.as<float>()[k % m * n + k / m]) << level << " " << m << "x" << n << " at " << k;
+                    ASSERT_EQ(Y[0].as<float>()[k], X.as<float>()[k % m * n + k / m])
+                        << level << " " << m << "x" << n << " at " << k;
             }
 }
 
@@ -214,7 +241,8 @@ TEST(CpuKernel, LargeResultsStream) {
     Runner r;
     Program& p = r.p;
     p.name = "twice";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("n")}, Role::Input), y = p.add_tensor("y", DType::F32, {S("n")}, Role::Output);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("n")}, Role::Input),
+                   y = p.add_tensor("y", DType::F32, {S("n")}, Role::Output);
     const VarId i = p.add_var("i", S("n"));
     p.add_equation(y, {p.index(i)}, p.call(Fn::Mul, {p.load(x, {p.index(i)}), p.literal(2, DType::F32)}));
     const int64_t n = (4 << 20) + 77;
@@ -226,20 +254,26 @@ TEST(CpuKernel, LargeResultsStream) {
     }
 }
 
-// A short dot product runs on folded lanes, point by point; two readers keep it a temporary, and neither may then run on
-// lanes along the point's index.
+// A short dot product runs on folded lanes, point by point; two readers keep it a temporary, and neither may then run
+// on lanes along the point's index.
 TEST(CpuKernel, FoldedReductionWithReadersInItsNest) {
     Runner r;
     Program& p = r.p;
     p.name = "dot";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("n"), 8}, Role::Input), w = p.add_tensor("w", DType::F32, {2, 8}, Role::Input);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("n"), 8}, Role::Input),
+                   w = p.add_tensor("w", DType::F32, {2, 8}, Role::Input);
     const TensorId z = p.add_tensor("z", DType::F32, {S("n"), 2}, Role::Temp);
-    const TensorId y = p.add_tensor("y", DType::F32, {S("n"), 2}, Role::Output), u = p.add_tensor("u", DType::F32, {S("n"), 2}, Role::Output);
+    const TensorId y = p.add_tensor("y", DType::F32, {S("n"), 2}, Role::Output),
+                   u = p.add_tensor("u", DType::F32, {S("n"), 2}, Role::Output);
     const auto point = [&] { return std::pair{p.add_var("n", S("n")), p.add_var("m", 2)}; };
     {
         const auto [n, m] = point();
         const VarId k = p.add_var("k", 8);
-        p.add_equation(z, {p.index(n), p.index(m)}, p.reduce(ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(n), p.index(k)}), p.load(w, {p.index(m), p.index(k)})}), DType::F32));
+        p.add_equation(
+            z, {p.index(n), p.index(m)},
+            p.reduce(ReduceOp::Sum, {k},
+                     p.call(Fn::Mul, {p.load(x, {p.index(n), p.index(k)}), p.load(w, {p.index(m), p.index(k)})}),
+                     DType::F32));
     }
     for (const TensorId out : {y, u}) {
         const auto [n, m] = point();
@@ -253,7 +287,8 @@ TEST(CpuKernel, FoldedReductionWithReadersInItsNest) {
             const auto Y = r.run({X, W}, level);
             for (int64_t i = 0; i < 2 * n; ++i) {
                 double s = 0;
-                for (int64_t k = 0; k < 8; ++k) s += double(X.as<float>()[i / 2 * 8 + k]) * W.as<float>()[i % 2 * 8 + k];
+                for (int64_t k = 0; k < 8; ++k)
+                    s += double(X.as<float>()[i / 2 * 8 + k]) * W.as<float>()[i % 2 * 8 + k];
                 ASSERT_NEAR(Y[0].as<float>()[i], s, 1e-5) << level << " n " << n << " at " << i;
                 ASSERT_EQ(Y[1].as<float>()[i], -Y[0].as<float>()[i]);
             }
@@ -266,13 +301,16 @@ TEST(CpuKernel, ConvolutionPadded) {
     p.name = "conv";
     constexpr int64_t C = 3, O = 6;
     const Sym h = S("h"), wd = S("w");
-    const TensorId x = p.add_tensor("x", DType::F32, {S("n"), C, h, wd}, Role::Input), w = p.add_tensor("w", DType::F32, {O, C, 3, 3}, Role::Input);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("n"), C, h, wd}, Role::Input),
+                   w = p.add_tensor("w", DType::F32, {O, C, 3, 3}, Role::Input);
     const TensorId b = p.add_tensor("b", DType::F32, {O}, Role::Input);
     const TensorId y = p.add_tensor("y", DType::F32, {S("n"), O, S("p"), S("q")}, Role::Output);
-    const VarId n = p.add_var("n", S("n")), o = p.add_var("o", O), pp = p.add_var("p", S("p")), q = p.add_var("q", S("q"));
+    const VarId n = p.add_var("n", S("n")), o = p.add_var("o", O), pp = p.add_var("p", S("p")),
+                q = p.add_var("q", S("q"));
     const VarId c = p.add_var("c", C), i = p.add_var("i", 3), j = p.add_var("j", 3);
     const auto at = [&](VarId out, VarId tap) {
-        return p.call(Fn::Sub, {p.call(Fn::Add, {p.call(Fn::Mul, {p.index(out), p.integer(2)}), p.index(tap)}), p.integer(1)});
+        return p.call(Fn::Sub,
+                      {p.call(Fn::Add, {p.call(Fn::Mul, {p.index(out), p.integer(2)}), p.index(tap)}), p.integer(1)});
     };
     const ExprId X = p.load(x, {p.index(n), p.index(c), at(pp, i), at(q, j)}, Outside::Value, p.literal(0, DType::F32));
     const ExprId W = p.load(w, {p.index(o), p.index(c), p.index(i), p.index(j)});
@@ -281,7 +319,8 @@ TEST(CpuKernel, ConvolutionPadded) {
     for (bool constant : {false, true}) {
         r.constant = {false, constant, constant};
         for (const std::string& level : levels())
-            for (auto [N, H, V] : {std::tuple<int64_t, int64_t, int64_t>{2, 9, 41}, {1, 1, 1}, {3, 5, 4}, {1, 40, 33}}) {
+            for (auto [N, H, V] :
+                 {std::tuple<int64_t, int64_t, int64_t>{2, 9, 41}, {1, 1, 1}, {3, 5, 4}, {1, 40, 33}}) {
                 const int64_t P = (H + 2 - 3) / 2 + 1, Q = (V + 2 - 3) / 2 + 1;
                 r.sizes = {{"n", N}, {"h", H}, {"w", V}, {"p", P}, {"q", Q}};
                 const Tensor TX = random({N, C, H, V}, 7), TW = random({O, C, 3, 3}, 8), TB = random({O}, 9);
@@ -294,9 +333,11 @@ TEST(CpuKernel, ConvolutionPadded) {
                             for (int64_t jj = 0; jj < 3; ++jj) {
                                 const int64_t yy = pq * 2 + ii - 1, xx = qq * 2 + jj - 1;
                                 if (yy < 0 || yy >= H || xx < 0 || xx >= V) continue;
-                                sum += double(TX.as<float>()[((nn * C + cc) * H + yy) * V + xx]) * TW.as<float>()[((oo * C + cc) * 3 + ii) * 3 + jj];
+                                sum += double(TX.as<float>()[((nn * C + cc) * H + yy) * V + xx]) *
+                                       TW.as<float>()[((oo * C + cc) * 3 + ii) * 3 + jj];
                             }
-                    ASSERT_NEAR(Y[0].as<float>()[f], sum, 2e-5) << level << " constant " << constant << " N,H,W " << N << "," << H << "," << V << " at " << f;
+                    ASSERT_NEAR(Y[0].as<float>()[f], sum, 2e-5)
+                        << level << " constant " << constant << " N,H,W " << N << "," << H << "," << V << " at " << f;
                 }
             }
     }
@@ -306,10 +347,13 @@ TEST(CpuKernel, MaxPoolWithMinusInfinityOutside) {
     Runner r;
     Program& p = r.p;
     p.name = "pool";
-    const TensorId x = p.add_tensor("x", DType::F32, {S("c"), S("w")}, Role::Input), y = p.add_tensor("y", DType::F32, {S("c"), S("w")}, Role::Output);
+    const TensorId x = p.add_tensor("x", DType::F32, {S("c"), S("w")}, Role::Input),
+                   y = p.add_tensor("y", DType::F32, {S("c"), S("w")}, Role::Output);
     const VarId c = p.add_var("c", S("c")), w = p.add_var("w", S("w")), k = p.add_var("k", 3);
     const ExprId at = p.call(Fn::Sub, {p.call(Fn::Add, {p.index(w), p.index(k)}), p.integer(1)});
-    p.add_equation(y, {p.index(c), p.index(w)}, p.reduce(ReduceOp::Max, {k}, p.load(x, {p.index(c), at}, Outside::Value, p.literal(-INFINITY, DType::F32)), DType::F32));
+    p.add_equation(y, {p.index(c), p.index(w)},
+                   p.reduce(ReduceOp::Max, {k},
+                            p.load(x, {p.index(c), at}, Outside::Value, p.literal(-INFINITY, DType::F32)), DType::F32));
     for (const std::string& level : levels())
         for (int64_t n : kSizes) {
             r.sizes = {{"c", 3}, {"w", n}};
@@ -330,15 +374,36 @@ TEST(CpuKernel, ArgMaxCumsumGatherScatter) {
             Runner r;
             Program& p = r.p;
             p.name = "index_family";
-            const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input), ids = p.add_tensor("ids", DType::I64, {S("r")}, Role::Input);
-            const TensorId am = p.add_tensor("am", DType::I64, {S("m")}, Role::Output), cs = p.add_tensor("cs", DType::F32, {S("m"), S("n")}, Role::Output);
-            const TensorId g = p.add_tensor("g", DType::F32, {S("r"), S("n")}, Role::Output), sc = p.add_tensor("sc", DType::F32, {S("m"), S("n")}, Role::Output);
+            const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("n")}, Role::Input),
+                           ids = p.add_tensor("ids", DType::I64, {S("r")}, Role::Input);
+            const TensorId am = p.add_tensor("am", DType::I64, {S("m")}, Role::Output),
+                           cs = p.add_tensor("cs", DType::F32, {S("m"), S("n")}, Role::Output);
+            const TensorId g = p.add_tensor("g", DType::F32, {S("r"), S("n")}, Role::Output),
+                           sc = p.add_tensor("sc", DType::F32, {S("m"), S("n")}, Role::Output);
             const auto var = [&](const char* nm) { return p.add_var(nm, S(nm)); };
-            { const VarId i = var("m"), j = var("n"); p.add_equation(am, {p.index(i)}, p.reduce(ReduceOp::ArgMax, {j}, p.load(x, {p.index(i), p.index(j)}), DType::I64)); }
-            { const VarId i = var("m"), j = var("n"); p.add_equation(cs, {p.index(i), p.index(j)}, p.scan(ReduceOp::Sum, i, p.load(x, {p.index(i), p.index(j)}), true, true)); }
-            { const VarId a = var("r"), j = var("n"); p.add_equation(g, {p.index(a), p.index(j)}, p.load(x, {p.load(ids, {p.index(a)}), p.index(j)})); }
-            { const VarId i = var("m"), j = var("n"); p.add_equation(sc, {p.index(i), p.index(j)}, p.literal(1, DType::F32)); }
-            { const VarId a = var("r"), j = var("n"); p.add_equation(sc, {p.load(ids, {p.index(a)}), p.index(j)}, p.load(g, {p.index(a), p.index(j)}), Update::Add); }
+            {
+                const VarId i = var("m"), j = var("n");
+                p.add_equation(am, {p.index(i)},
+                               p.reduce(ReduceOp::ArgMax, {j}, p.load(x, {p.index(i), p.index(j)}), DType::I64));
+            }
+            {
+                const VarId i = var("m"), j = var("n");
+                p.add_equation(cs, {p.index(i), p.index(j)},
+                               p.scan(ReduceOp::Sum, i, p.load(x, {p.index(i), p.index(j)}), true, true));
+            }
+            {
+                const VarId a = var("r"), j = var("n");
+                p.add_equation(g, {p.index(a), p.index(j)}, p.load(x, {p.load(ids, {p.index(a)}), p.index(j)}));
+            }
+            {
+                const VarId i = var("m"), j = var("n");
+                p.add_equation(sc, {p.index(i), p.index(j)}, p.literal(1, DType::F32));
+            }
+            {
+                const VarId a = var("r"), j = var("n");
+                p.add_equation(sc, {p.load(ids, {p.index(a)}), p.index(j)}, p.load(g, {p.index(a), p.index(j)}),
+                               Update::Add);
+            }
             ASSERT_TRUE(verify(p).empty());
             r.sizes = {{"m", 6}, {"n", n}, {"r", 4}};
             const Tensor X = random({6, n}, 11);

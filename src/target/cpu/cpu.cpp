@@ -34,7 +34,8 @@ struct Code {
     std::string schedule_text, tile_text, loop_text, llvm_text, asm_text, summary;
     ModuleRef module;
     std::vector<Entry> stages, packs;
-    std::vector<size_t> symbol_of;            // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
+    std::vector<size_t>
+        symbol_of;  // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
     std::vector<std::string> symbol_names;    // of the request's program, in order
     std::vector<std::vector<Sym>> not_empty;  // shapes of tensors that folded-back accesses read
     std::vector<bool> only_packed;            // by input: read through packed panels alone
@@ -43,7 +44,8 @@ struct Code {
 
 class CpuKernel final : public Kernel {
 public:
-    explicit CpuKernel(std::shared_ptr<const Code> code) : code_(std::move(code)), packed_(code_->kernel.program.inputs.size()) {}
+    explicit CpuKernel(std::shared_ptr<const Code> code)
+        : code_(std::move(code)), packed_(code_->kernel.program.inputs.size()) {}
 
     int64_t workspace_bytes(std::span<const int64_t> symbols) const override { return sizes(symbols)->workspace; }
 
@@ -51,14 +53,18 @@ public:
         const Program& p = code_->kernel.program;
         const auto s = sizes(l.symbols);
         if (s->empty_read)
-            return Diagnostic(fmt::format("{} reads a tensor that has no elements, where its declaration folds every index back inside.", p.name),
-                              {}, "Give it inputs with at least one element.");
+            return Diagnostic(
+                fmt::format(
+                    "{} reads a tensor that has no elements, where its declaration folds every index back inside.",
+                    p.name),
+                {}, "Give it inputs with at least one element.");
         if (!code_->packs.empty() && !is_packed_.load(std::memory_order_acquire)) {
             std::lock_guard lock(pack_mutex_);
             if (!is_packed_.load(std::memory_order_relaxed)) pack(l.inputs, pool);
         }
         std::vector<void*> arguments = pointers(l.inputs, l.outputs, l.workspace, *s);
-        const bool stream = s->large && std::all_of(l.outputs.begin(), l.outputs.end(), [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
+        const bool stream = s->large && std::all_of(l.outputs.begin(), l.outputs.end(),
+                                                    [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
         const std::vector<int64_t>& symbols = stream ? s->streaming_symbols : s->symbols;
         std::atomic<int64_t> fault{0};
         for (size_t i = 0; i < code_->stages.size(); ++i) {
@@ -69,12 +75,17 @@ public:
             const auto scratch = static_cast<size_t>(f.scratch_bytes(symbols.data()));
             pool.parallel_for(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
                 int64_t status = 0;
-                f.run(arguments.data(), symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
-                if (stream) std::atomic_thread_fence(std::memory_order_seq_cst);  // non-temporal stores are not ordered by release
+                f.run(arguments.data(), symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr,
+                      &status);
+                if (stream)
+                    std::atomic_thread_fence(
+                        std::memory_order_seq_cst);  // non-temporal stores are not ordered by release
                 if (status != 0) fault.store(status, std::memory_order_relaxed);
             });
-            if (const int64_t status = fault.load()) return Diagnostic(code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
-                "Check the values of the index tensor against the extent of the dimension that it indexes.");
+            if (const int64_t status = fault.load())
+                return Diagnostic(
+                    code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
+                    "Check the values of the index tensor against the extent of the dimension that it indexes.");
         }
         return ok_status();
     }
@@ -105,16 +116,18 @@ public:
     std::string schedule_summary() const override { return code_->summary; }
 
 private:
-    // What follows from the symbols' values; kept for the last values seen, since models run at one size again and again.
+    // What follows from the symbols' values; kept for the last values seen, since models run at one size again and
+    // again.
     struct Sizes {
         std::vector<int64_t> request, symbols, streaming_symbols, tasks, points, temp_offset;
         int64_t workspace = 0;
-        bool large = false;     // outputs that no cache holds, in a kernel that can write past them
+        bool large = false;  // outputs that no cache holds, in a kernel that can write past them
         bool empty_read = false;
     };
     std::shared_ptr<const Sizes> sizes(std::span<const int64_t> values) const {
         std::lock_guard lock(sizes_mutex_);
-        if (last_ && std::equal(values.begin(), values.end(), last_->request.begin(), last_->request.end())) return last_;
+        if (last_ && std::equal(values.begin(), values.end(), last_->request.begin(), last_->request.end()))
+            return last_;
         auto s = std::make_shared<Sizes>();
         s->request.assign(values.begin(), values.end());
         SymValues named;
@@ -145,7 +158,8 @@ private:
         return s;
     }
 
-    std::vector<void*> pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, const Sizes& s) const {
+    std::vector<void*> pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace,
+                                const Sizes& s) const {
         const Program& p = code_->kernel.program;
         std::vector<void*> r;
         for (const Argument& a : code_->lowered.arguments) {
@@ -153,14 +167,17 @@ private:
                 r.push_back(a.packed < panels_.size() ? const_cast<void*>(panels_[a.packed].data()) : nullptr);
                 continue;
             }
-            const auto find = [&](const std::vector<TensorId>& v) { return static_cast<size_t>(std::find(v.begin(), v.end(), a.tensor) - v.begin()); };
+            const auto find = [&](const std::vector<TensorId>& v) {
+                return static_cast<size_t>(std::find(v.begin(), v.end(), a.tensor) - v.begin());
+            };
             const TensorInfo& t = p.tensors[a.tensor];
             switch (t.role) {
                 case Role::Input: r.push_back(const_cast<void*>(inputs[find(p.inputs)])); break;
                 case Role::Output: r.push_back(outputs.empty() ? nullptr : outputs[find(p.outputs)]); break;
                 case Role::Constant: r.push_back(const_cast<void*>(t.data.data())); break;
                 case Role::Temp:
-                    r.push_back(workspace ? static_cast<char*>(workspace) + s.temp_offset[find(code_->kernel.workspace)] : nullptr);
+                    r.push_back(workspace ? static_cast<char*>(workspace) + s.temp_offset[find(code_->kernel.workspace)]
+                                          : nullptr);
                     break;
             }
         }
@@ -175,10 +192,12 @@ private:
         for (size_t i = 0; i < code_->packs.size(); ++i) {
             const Entry& f = code_->packs[i];
             const auto scratch = static_cast<size_t>(f.scratch_bytes(none.symbols.data()));
-            pool.parallel_for(code_->lowered.packs[i].tasks.constant().value(), 4, [&](int64_t begin, int64_t end, int worker) {
-                int64_t status = 0;
-                f.run(arguments.data(), none.symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr, &status);
-            });
+            pool.parallel_for(code_->lowered.packs[i].tasks.constant().value(), 4,
+                              [&](int64_t begin, int64_t end, int worker) {
+                                  int64_t status = 0;
+                                  f.run(arguments.data(), none.symbols.data(), begin, end,
+                                        scratch ? pool.scratch(worker, scratch) : nullptr, &status);
+                              });
         }
         is_packed_.store(true, std::memory_order_release);
     }
@@ -226,13 +245,15 @@ std::vector<std::vector<Sym>> folded_reads(const Program& p) {
     std::vector<std::vector<Sym>> r;
     for (ExprId e = 0; e < p.expr_count(); ++e) {
         const Expr& x = p.expr(e);
-        if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value) r.push_back(p.tensors[x.ref].shape);
+        if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value)
+            r.push_back(p.tensors[x.ref].shape);
     }
     return r;
 }
 
 void must_be_sound(const std::vector<std::string>& problems, const char* level) {
-    if (!problems.empty()) throw std::logic_error(fmt::format("the {} level is not well formed: {}", level, problems[0]));
+    if (!problems.empty())
+        throw std::logic_error(fmt::format("the {} level is not well formed: {}", level, problems[0]));
 }
 
 std::shared_ptr<Code> build(const Request& request, const Features& features, bool use_cache) {
@@ -272,7 +293,8 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, bo
     for (const Pack& s : code->lowered.packs) code->packs.push_back(code->module->entry(s.function));
     code->symbol_names = request.program->symbols();
     for (const loop::Symbol& s : code->lowered.program.symbols)
-        code->symbol_of.push_back(static_cast<size_t>(std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
+        code->symbol_of.push_back(static_cast<size_t>(
+            std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
     code->not_empty = folded_reads(code->kernel.program);
     code->only_packed = only_packed(code->kernel, code->lowered);
     return code;
@@ -285,7 +307,8 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
         const auto level = level_from_name(o.level);
         const auto lower = level ? features_at(*level) : std::nullopt;
         if (!lower) {
-            const Diagnostic d(fmt::format("This processor has no vector level \"{}\".", o.level), {}, "Choose baseline, avx2 or avx512, as `opwright doctor` lists them.");
+            const Diagnostic d(fmt::format("This processor has no vector level \"{}\".", o.level), {},
+                               "Choose baseline, avx2 or avx512, as `opwright doctor` lists them.");
             return std::vector<Result<KernelRef>>(requests.size(), Result<KernelRef>(d));
         }
         features = *lower;
@@ -314,7 +337,8 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
             }
         }
     };
-    const int threads = std::min<int>(o.compile_threads > 0 ? o.compile_threads : runtime::available_processors(), static_cast<int>(unique.size()));
+    const int threads = std::min<int>(o.compile_threads > 0 ? o.compile_threads : runtime::available_processors(),
+                                      static_cast<int>(unique.size()));
     std::vector<std::thread> others;
     for (int t = 1; t < threads; ++t) others.emplace_back(work);
     work();
@@ -324,8 +348,10 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
     std::vector<Result<KernelRef>> out;
     for (size_t i = 0; i < requests.size(); ++i) {
         const auto& code = codes[representative[i]];
-        if (code->failure) out.emplace_back(*code->failure);
-        else out.emplace_back(KernelRef(std::make_shared<CpuKernel>(code)));
+        if (code->failure)
+            out.emplace_back(*code->failure);
+        else
+            out.emplace_back(KernelRef(std::make_shared<CpuKernel>(code)));
     }
     return out;
 }

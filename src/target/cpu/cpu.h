@@ -16,17 +16,17 @@ class ThreadPool;
 namespace opwright::target::cpu {
 
 struct Options {
-    std::string level;          // "", "baseline", "avx2", "avx512": the widest vector unit; "" = what the machine has
-    bool cache = true;          // compiled objects on disk
-    int compile_threads = 0;    // 0: as many as processors
+    std::string level;        // "", "baseline", "avx2", "avx512": the widest vector unit; "" = what the machine has
+    bool cache = true;        // compiled objects on disk
+    int compile_threads = 0;  // 0: as many as processors
 };
 
 // What one call of a kernel needs. Pointers have the element's alignment at least; data are dense and row-major.
 struct Launch {
-    std::span<const void* const> inputs;    // in the order of the Program; a packed constant's entry may be null
-    std::span<void* const> outputs;         // overlap neither an input nor each other
-    std::span<const int64_t> symbols;       // values of Program::symbols(), in that order
-    void* workspace = nullptr;              // workspace_bytes(symbols) bytes, 64-byte aligned
+    std::span<const void* const> inputs;  // in the order of the Program; a packed constant's entry may be null
+    std::span<void* const> outputs;       // overlap neither an input nor each other
+    std::span<const int64_t> symbols;     // values of Program::symbols(), in that order
+    void* workspace = nullptr;            // workspace_bytes(symbols) bytes, 64-byte aligned
 };
 
 class Kernel {
@@ -37,8 +37,8 @@ public:
     // Errors: an index that is data lies outside its tensor (operator, tensor, position named).
     virtual Status run(const Launch& l, runtime::ThreadPool& pool) const = 0;
     // Brings constant inputs into the layout that the kernel wants, once; `constants[i]` is null for an input that
-    // changes from run to run. Returns false where nothing is packed; after true, run() reads the packed copy in place of
-    // the inputs that `packed()` marks, whose originals may be freed.
+    // changes from run to run. Returns false where nothing is packed; after true, run() reads the packed copy in place
+    // of the inputs that `packed()` marks, whose originals may be freed.
     virtual bool pack_constants(std::span<const void* const> constants, runtime::ThreadPool& pool) = 0;
     virtual const std::vector<bool>& packed() const = 0;
     // For `explain`: schedule | tile | loop | llvm | asm; empty for a level that was not kept (ask with keep_text).
@@ -50,8 +50,8 @@ public:
 using KernelRef = std::shared_ptr<Kernel>;
 
 struct Request {
-    const math::Program* program = nullptr;   // localised: extents are constants or plain symbols (see math/localise.h)
-    std::vector<bool> constant_inputs;        // inputs whose contents never change (weights): may be packed once
+    const math::Program* program = nullptr;  // localised: extents are constants or plain symbols (see math/localise.h)
+    std::vector<bool> constant_inputs;       // inputs whose contents never change (weights): may be packed once
     bool keep_text = false;
 };
 

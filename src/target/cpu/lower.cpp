@@ -46,7 +46,8 @@ void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<Va
                 point.bind(axis.var, i);
             } else {
                 const LExpr begin = b.let("begin", i * axis.tile);
-                ranges[axis.var] = {begin, b.let("end", loop::min(begin + axis.tile, point.sym(c.math.vars[axis.var].extent)))};
+                ranges[axis.var] = {
+                    begin, b.let("end", loop::min(begin + axis.tile, point.sym(c.math.vars[axis.var].extent)))};
             }
         }
         body();
@@ -69,8 +70,12 @@ BinaryFn combine_fn(ReduceOp op) {
     switch (op) {
         case ReduceOp::Sum: return BinaryFn::Add;
         case ReduceOp::Prod: return BinaryFn::Mul;
-        case ReduceOp::Max: case ReduceOp::ArgMax: case ReduceOp::ArgMaxLast: return BinaryFn::Max;
-        case ReduceOp::Min: case ReduceOp::ArgMin: case ReduceOp::ArgMinLast: return BinaryFn::Min;
+        case ReduceOp::Max:
+        case ReduceOp::ArgMax:
+        case ReduceOp::ArgMaxLast: return BinaryFn::Max;
+        case ReduceOp::Min:
+        case ReduceOp::ArgMin:
+        case ReduceOp::ArgMinLast: return BinaryFn::Min;
         case ReduceOp::Any: return BinaryFn::Or;
         case ReduceOp::All: return BinaryFn::And;
     }
@@ -79,13 +84,12 @@ BinaryFn combine_fn(ReduceOp op) {
 
 class NestLowering {
 public:
-    NestLowering(Context& c, size_t nest) : c_(c), b_(c.b), nest_(c.tile.nests[nest]), point_(c.b, c.math, c.storage, c.faults) {}
+    NestLowering(Context& c, size_t nest)
+        : c_(c), b_(c.b), nest_(c.tile.nests[nest]), point_(c.b, c.math, c.storage, c.faults) {}
 
     void run(const std::string& function) {
         place_locals();
-        b_.function(function, [&] {
-            for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); });
-        });
+        b_.function(function, [&] { for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); }); });
     }
     // Temporaries of the nest: scratch memory that holds one task's part.
     void set_locals(const std::vector<TensorId>& locals) { locals_ = locals; }
@@ -141,7 +145,9 @@ private:
     void stmt(const Stmt& s) {
         switch (s.kind) {
             case StmtKind::For: return s.lane ? lane_loop(s) : serial_loop(s);
-            case StmtKind::Load: case StmtKind::Gather: case StmtKind::Map: {
+            case StmtKind::Load:
+            case StmtKind::Gather:
+            case StmtKind::Map: {
                 const ExprId e = c_.tile.buffers[s.dst].value;
                 for (int u = 0; u < point_.positions(); ++u) point_.eval(e, u);
                 return;
@@ -150,7 +156,8 @@ private:
             case StmtKind::Accumulate: return accumulate(s);
             case StmtKind::Reduce: return reduce(s);
             case StmtKind::Scan: return scan(s);
-            case StmtKind::Store: case StmtKind::ScatterReduce: {
+            case StmtKind::Store:
+            case StmtKind::ScatterReduce: {
                 const Equation& q = c_.math.equations[s.equation];
                 for (int u = 0; u < point_.positions(); ++u) {
                     const LExpr v = point_.eval(q.rhs, u);
@@ -177,7 +184,8 @@ private:
         };
         // A short innermost loop of known length (the taps of a window) is written out.
         const auto n = c_.math.vars[s.var].extent.constant();
-        const bool innermost = std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
+        const bool innermost =
+            std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
         if (n && *n <= kUnrolledTaps && innermost && !ranges_.count(s.var)) {
             for (int64_t i = 0; i < *n; ++i) body(b_.i64(i));
             return;
@@ -185,8 +193,8 @@ private:
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
     }
 
-    // The lanes' values of `lane` for which every access of the loop that is linear in it stays inside its tensor, whatever
-    // the variables of inner loops are; nothing where no access can leave, or the range cannot be told.
+    // The lanes' values of `lane` for which every access of the loop that is linear in it stays inside its tensor,
+    // whatever the variables of inner loops are; nothing where no access can leave, or the range cannot be told.
     std::optional<Range> interior(const Stmt& lane) {
         std::vector<VarId> inner;
         std::vector<ExprId> roots;
@@ -206,7 +214,8 @@ private:
             seen[e] = true;
             const math::Expr& x = c_.math.expr(e);
             for (ExprId a : x.args) roots.push_back(a);
-            const bool bounded = x.kind == ExprKind::Inside || (x.kind == ExprKind::Load && x.outside == Outside::Value);
+            const bool bounded =
+                x.kind == ExprKind::Inside || (x.kind == ExprKind::Load && x.outside == Outside::Value);
             if (!bounded) continue;
             for (size_t d = 0; d < c_.math.tensors[x.ref].shape.size(); ++d) {
                 const auto f = affine(c_.math, x.args[d]);
@@ -230,15 +239,16 @@ private:
                         return std::nullopt;
                     }
                 }
-                const LExpr begin = loop::ceildiv(-low, *c), end = loop::floordiv(point_.sym(extent) - 1 - high, *c) + 1;
+                const LExpr begin = loop::ceildiv(-low, *c),
+                            end = loop::floordiv(point_.sym(extent) - 1 - high, *c) + 1;
                 r = r ? Range{loop::max(r->begin, begin), loop::min(r->end, end)} : Range{begin, end};
             }
         }
         return r;
     }
 
-    // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may leave
-    // their tensors, the vectors that surely stay inside run without a test.
+    // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may
+    // leave their tensors, the vectors that surely stay inside run without a test.
     void lane_loop(const Stmt& s) {
         const Range r = range_of(s.var);
         const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
@@ -259,7 +269,8 @@ private:
         if (extent.upper() >= 3 * lanes)
             if (const auto inside = interior(s)) {
                 const LExpr zero = b_.i64(0);
-                const LExpr first = b_.let("first", r.begin + loop::ceildiv(loop::max(inside->begin - r.begin, zero), lanes) * lanes);
+                const LExpr first =
+                    b_.let("first", r.begin + loop::ceildiv(loop::max(inside->begin - r.begin, zero), lanes) * lanes);
                 const LExpr count = loop::max(loop::min(inside->end, r.end) - first, zero);
                 main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
                 masked(r.begin, loop::min(first, r.end));
@@ -279,11 +290,14 @@ private:
             if (streamable(s)) {
                 c_.out.streams = true;
                 c_.out.stream_row = extent;
-                b_.if_(loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)), [&] {
-                    point_.set_streaming(true);
-                    main();
-                    point_.set_streaming(false);
-                }, main);
+                b_.if_(
+                    loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
+                    [&] {
+                        point_.set_streaming(true);
+                        main();
+                        point_.set_streaming(false);
+                    },
+                    main);
             } else {
                 main();
             }
@@ -294,12 +308,14 @@ private:
     // A flat map onto one output: its results may be too large to be worth a place in the caches.
     bool streamable(const Stmt& lane) const {
         const auto& body = nest_.body;
-        if (nest_.grid.empty() || nest_.grid.back().var != lane.var || nest_.grid.back().tile % lane.tile != 0) return false;
+        if (nest_.grid.empty() || nest_.grid.back().var != lane.var || nest_.grid.back().tile % lane.tile != 0)
+            return false;
         if (body.size() != 1 || lane.body.empty() || lane.body.back().kind != StmtKind::Store) return false;
-        if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; })) return false;
+        if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; }))
+            return false;
         const Equation& q = c_.math.equations[lane.body.back().equation];
-        return c_.math.tensors[q.lhs].role == Role::Output && q.update == Update::Set && c_.math.expr(q.at.back()).kind == ExprKind::Index &&
-               c_.math.expr(q.at.back()).ref == lane.var;
+        return c_.math.tensors[q.lhs].role == Role::Output && q.update == Update::Set &&
+               c_.math.expr(q.at.back()).kind == ExprKind::Index && c_.math.expr(q.at.back()).ref == lane.var;
     }
     int64_t task_tile(VarId v) const {
         for (const tile::GridAxis& g : nest_.grid)
@@ -317,7 +333,8 @@ private:
         // Partial results on lanes exist before the lane loop is entered; otherwise there is one for each position.
         const bool folds = folded(s.dst);
         const int lanes = folds ? s.lanes : point_.lanes();
-        const int count = folds ? static_cast<int>(c_.tile.buffers[s.dst].box.back().size / s.lanes) : point_.positions();
+        const int count =
+            folds ? static_cast<int>(c_.tile.buffers[s.dst].box.back().size / s.lanes) : point_.positions();
         Accumulator a;
         for (int u = 0; u < count; ++u) {
             a.value.push_back(b_.local("acc", loop::broadcast(identity_of(b_, e.reduce, t), lanes)));
@@ -327,9 +344,10 @@ private:
     }
     bool folded(tile::BufferId acc) const {
         const math::Expr& e = c_.math.expr(c_.tile.buffers[acc].value);
-        return std::any_of(c_.tile.buffers[acc].box.begin(), c_.tile.buffers[acc].box.end(), [&](const tile::Extent& x) {
-            return x.size > 1 && std::find(e.vars.begin(), e.vars.end(), x.var) != e.vars.end();
-        });
+        return std::any_of(c_.tile.buffers[acc].box.begin(), c_.tile.buffers[acc].box.end(),
+                           [&](const tile::Extent& x) {
+                               return x.size > 1 && std::find(e.vars.begin(), e.vars.end(), x.var) != e.vars.end();
+                           });
     }
 
     void accumulate(const Stmt& s) {
@@ -340,9 +358,12 @@ private:
             const loop::LocalRef acc = a.value[i];
             const LExpr old = b_.get(acc);
             const int lanes = old.type().lanes;
-            const auto lift = [&](LExpr v) { return lanes > 1 && !v.type().is_vector() ? loop::broadcast(v, lanes) : v; };
+            const auto lift = [&](LExpr v) {
+                return lanes > 1 && !v.type().is_vector() ? loop::broadcast(v, lanes) : v;
+            };
             LExpr condition = e.args.size() > 1 ? point_.eval(e.args[1], u) : LExpr{};
-            if (folded(s.dst) && point_.mask()) condition = condition ? loop::both(lift(condition), point_.mask()) : point_.mask();
+            if (folded(s.dst) && point_.mask())
+                condition = condition ? loop::both(lift(condition), point_.mask()) : point_.mask();
             if (is_arg(e.reduce)) {
                 accumulate_arg(e, a, i, lift(point_.eval(e.args[0], u)), condition ? lift(condition) : LExpr{}, lanes);
                 continue;
@@ -372,10 +393,13 @@ private:
         const bool maximum = e.reduce == ReduceOp::ArgMax || e.reduce == ReduceOp::ArgMaxLast;
         const bool last = e.reduce == ReduceOp::ArgMaxLast || e.reduce == ReduceOp::ArgMinLast;
         v = b_.let("v", v);
-        LExpr better = maximum ? (last ? loop::ge(v, best) : loop::gt(v, best)) : (last ? loop::le(v, best) : loop::lt(v, best));
+        LExpr better =
+            maximum ? (last ? loop::ge(v, best) : loop::gt(v, best)) : (last ? loop::le(v, best) : loop::lt(v, best));
         if (is_float(v.type().dtype)) {
-            const LExpr is_nan = loop::unary(loop::UnaryFn::IsNan, v), was_nan = loop::unary(loop::UnaryFn::IsNan, best);
-            better = last ? loop::either(better, is_nan) : loop::either(better, loop::both(is_nan, loop::negate(was_nan)));
+            const LExpr is_nan = loop::unary(loop::UnaryFn::IsNan, v),
+                        was_nan = loop::unary(loop::UnaryFn::IsNan, best);
+            better =
+                last ? loop::either(better, is_nan) : loop::either(better, loop::both(is_nan, loop::negate(was_nan)));
         }
         const LExpr none = loop::broadcast(b_.i64(0), lanes);
         better = loop::either(better, loop::lt(at, none));  // the first candidate always
@@ -490,18 +514,23 @@ Lowered lower(const tile::Program& p) {
     c.storage.resize(c.math.tensors.size());
     for (TensorId t = 0; t < c.math.tensors.size(); ++t) {
         const TensorInfo& info = c.math.tensors[t];
-        const bool workspace = std::find(p.kernel.workspace.begin(), p.kernel.workspace.end(), t) != p.kernel.workspace.end();
+        const bool workspace =
+            std::find(p.kernel.workspace.begin(), p.kernel.workspace.end(), t) != p.kernel.workspace.end();
         if (info.role == Role::Temp && !workspace) continue;
         Storage s{.dtype = workspace ? compute_type(info.dtype) : info.dtype, .strides = dense_strides(info.shape)};
-        const auto access = info.role == Role::Input || info.role == Role::Constant ? loop::Access::Read : loop::Access::ReadWrite;
+        const auto access =
+            info.role == Role::Input || info.role == Role::Constant ? loop::Access::Read : loop::Access::ReadWrite;
         s.buffer = b.param(info.name, s.dtype, static_cast<uint32_t>(out.arguments.size()), access);
         out.arguments.push_back({.tensor = t});
         c.storage[t] = std::move(s);
     }
     for (size_t i = 0; i < p.nests.size(); ++i) {
-        out.stages.push_back({"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])});
-        if (p.nests[i].contract) lower_contraction(c, i);
-        else lower_nest(c, i);
+        out.stages.push_back(
+            {"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])});
+        if (p.nests[i].contract)
+            lower_contraction(c, i);
+        else
+            lower_nest(c, i);
     }
     out.faults = std::move(c.faults.messages);
     return out;

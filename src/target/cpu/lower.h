@@ -22,25 +22,26 @@ struct Pack {
     math::Sym tasks;
     math::Sym elements;
     DType dtype;
-    std::vector<math::TensorId> reads;    // the constant inputs it reads
+    std::vector<math::TensorId> reads;  // the constant inputs it reads
 };
 
 struct Stage {
     std::string function;
-    math::Sym tasks;          // tasks are [0, tasks)
-    math::Sym points;         // scalar operations of all tasks together, roughly: decides how many tasks a thread takes
+    math::Sym tasks;   // tasks are [0, tasks)
+    math::Sym points;  // scalar operations of all tasks together, roughly: decides how many tasks a thread takes
 };
 
 struct Lowered {
     loop::Program program;
     std::vector<Argument> arguments;
-    std::vector<Stage> stages;             // in order
+    std::vector<Stage> stages;  // in order
     std::vector<Pack> packs;
-    std::vector<std::string> faults;       // message of status code i + 1
-    bool streams = false;                  // has code for the symbol kStreamSymbol != 0
-    math::Sym stream_row = 0;              // elements of one row of the result that it writes
+    std::vector<std::string> faults;  // message of status code i + 1
+    bool streams = false;             // has code for the symbol kStreamSymbol != 0
+    math::Sym stream_row = 0;         // elements of one row of the result that it writes
 };
-// Set by the caller of a kernel to 1 where its output is large and its rows aligned to 64 bytes: then it bypasses the caches.
+// Set by the caller of a kernel to 1 where its output is large and its rows aligned to 64 bytes: then it bypasses the
+// caches.
 inline constexpr const char* kStreamSymbol = "%stream";
 
 Lowered lower(const tile::Program& p);

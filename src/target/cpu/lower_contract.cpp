@@ -1,10 +1,11 @@
 // The packed contraction: C[rows, columns] = sum over depth of A * B, then the rest of the equation as an epilogue.
 //
-// Rows, columns and depth are flattened index variables. A task is one tile of mt x nt at one batch point: for each block
-// of kc, the factors are evaluated into panels (so that any access - a convolution's window, a conversion, an element-wise
-// prologue - costs once an element), then a register tile of mr rows by nv vectors runs over the panels, accumulating in a
-// tile of C in fast memory; behind the last block the epilogue reads that tile and stores. A constant factor is packed once
-// for all runs. The scheme is the classic one of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication".
+// Rows, columns and depth are flattened index variables. A task is one tile of mt x nt at one batch point: for each
+// block of kc, the factors are evaluated into panels (so that any access - a convolution's window, a conversion, an
+// element-wise prologue - costs once an element), then a register tile of mr rows by nv vectors runs over the panels,
+// accumulating in a tile of C in fast memory; behind the last block the epilogue reads that tile and stores. A constant
+// factor is packed once for all runs. The scheme is the classic one of Goto and van de Geijn, "Anatomy of
+// high-performance matrix multiplication".
 #include <algorithm>
 
 #include "target/cpu/lower_nest.h"
@@ -12,18 +13,25 @@
 namespace opwright::target::cpu {
 using namespace math;
 using LExpr = loop::Expr;
-using schedule::ContractPlan;
 using schedule::Contraction;
+using schedule::ContractPlan;
 
 namespace {
 
 class ContractLowering {
 public:
     ContractLowering(Context& c, size_t nest)
-        : c_(c), b_(c.b), name_("nest" + std::to_string(nest)), k_(*c.tile.kernel.nests[nest].contraction),
-          plan_(*c.tile.nests[nest].contract), q_(c.math.equations[c.tile.kernel.nests[nest].equations[0]]),
-          point_(c.b, c.math, c.storage, c.faults), lanes_(plan_.lanes), nr_(static_cast<int64_t>(plan_.nv) * plan_.lanes),
-          mr_(plan_.mr), type_(accumulate_type(c.math.expr(k_.reduce).dtype)) {
+        : c_(c),
+          b_(c.b),
+          name_("nest" + std::to_string(nest)),
+          k_(*c.tile.kernel.nests[nest].contraction),
+          plan_(*c.tile.nests[nest].contract),
+          q_(c.math.equations[c.tile.kernel.nests[nest].equations[0]]),
+          point_(c.b, c.math, c.storage, c.faults),
+          lanes_(plan_.lanes),
+          nr_(static_cast<int64_t>(plan_.nv) * plan_.lanes),
+          mr_(plan_.mr),
+          type_(accumulate_type(c.math.expr(k_.reduce).dtype)) {
         rows_ = extent(k_.m);
         columns_ = extent(k_.n);
         depth_ = extent(k_.k);
@@ -34,7 +42,8 @@ public:
     }
 
     void run(Stage& stage) {
-        const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt), n_tiles = ceil_div(columns_, plan_.nt);
+        const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt),
+                  n_tiles = ceil_div(columns_, plan_.nt);
         stage.tasks = batches * m_tiles * n_tiles;
         const loop::BufferId a = panels("a", k_.a, a_constant_, a_batch_, ceil_div(rows_, mr_) * mr_, plan_.mt);
         const loop::BufferId b = panels("b", k_.b, b_constant_, b_batch_, ceil_div(columns_, nr_) * nr_, plan_.nt);
@@ -111,7 +120,8 @@ private:
         if (!constant) return b_.scratch(name_ + "_" + which, type_, b_.i64(tile * plan_.kc));
         const Sym elements = extent(batch) * span * max(depth_, 1);
         c_.out.packs.push_back({name_ + "_pack_" + which, 0, elements, type_, c_.math.reads(e)});
-        const loop::BufferId buffer = b_.param(name_ + "_" + which, type_, static_cast<uint32_t>(c_.out.arguments.size()));
+        const loop::BufferId buffer =
+            b_.param(name_ + "_" + which, type_, static_cast<uint32_t>(c_.out.arguments.size()));
         c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
         return buffer;
     }
@@ -135,8 +145,10 @@ private:
                 const LExpr end = b_.let("end", loop::min(first + width, point_.sym(span)));
                 const LExpr depth = point_.sym(depth_);
                 const LExpr base = b_.let("base", task * depth * width);
-                if (a) pack_a(buffer, base, depth, first, end, b_.i64(0), depth);
-                else pack_b(buffer, base, depth, first, end, b_.i64(0), depth);
+                if (a)
+                    pack_a(buffer, base, depth, first, end, b_.i64(0), depth);
+                else
+                    pack_b(buffer, base, depth, first, end, b_.i64(0), depth);
                 point_.restore(scope);
             });
         });
@@ -160,20 +172,24 @@ private:
                     if (!f) return false;
                     stride = stride + f->coefficient(v) * c_.storage[n.ref].strides[d];
                 }
-                if (stride.is(1)) any = true;
-                else if (!stride.is(0)) unit = false;
+                if (stride.is(1))
+                    any = true;
+                else if (!stride.is(0))
+                    unit = false;
             }
             for (ExprId a : n.args) stack.push_back(a);
         }
         return unit && any;
     }
-    // A factor on its way into a panel. Subnormal numbers become zero there: each one in a register tile costs the processor
-    // a microcode assist (trained weights are full of them), and all they add is below 2^-126 times the other factor.
+    // A factor on its way into a panel. Subnormal numbers become zero there: each one in a register tile costs the
+    // processor a microcode assist (trained weights are full of them), and all they add is below 2^-126 times the other
+    // factor.
     LExpr value(ExprId e) {
         const LExpr v = loop::cast(point_.eval(e, 0), type_);
         if (!is_float(type_)) return v;
         const double smallest_normal = type_ == DType::F64 ? 0x1p-1022 : 0x1p-126;
-        const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v), loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
+        const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v),
+                                    loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
         return loop::select(tiny, loop::broadcast(b_.literal(type_, 0), v.type().lanes), v);
     }
 
@@ -189,33 +205,39 @@ private:
             }
             b_.loop("r", 0, b_.i64(mr_), 1, [&](LExpr r) {
                 const LExpr row = b_.let("row", row0 + r);
-                b_.if_(loop::lt(row, end), [&] {
-                    const Point::Scope scope = point_.save();
-                    decode(k_.m, row);
-                    if (k_.k.size() == 1 && unit_stride(k_.a, k_.k[0])) {
-                        const auto step = [&](LExpr k, LExpr mask) {
-                            const Point::Scope inner = point_.save();
-                            point_.set_lanes(k_.k[0], lanes_, 1, mask);
-                            point_.bind(k_.k[0], k);
-                            b_.store_strided(dst, at + (k - k0) * mr_ + r, mr_, point_.broadcast(value(k_.a)), mask);
-                            point_.restore(inner);
-                        };
-                        const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
-                        b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
-                        b_.loop("k", main, k1, lanes_, [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
-                    } else {
-                        b_.loop("k", k0, k1, 1, [&](LExpr k) {
-                            const Point::Scope inner = point_.save();
-                            point_.set_lanes(kNone, 1, 1, {});
-                            decode(k_.k, k);
-                            b_.store(dst, at + (k - k0) * mr_ + r, value(k_.a));
-                            point_.restore(inner);
-                        });
-                    }
-                    point_.restore(scope);
-                }, [&] {
-                    b_.loop("k", k0, k1, 1, [&](LExpr k) { b_.store(dst, at + (k - k0) * mr_ + r, b_.literal(type_, 0)); });
-                });
+                b_.if_(
+                    loop::lt(row, end),
+                    [&] {
+                        const Point::Scope scope = point_.save();
+                        decode(k_.m, row);
+                        if (k_.k.size() == 1 && unit_stride(k_.a, k_.k[0])) {
+                            const auto step = [&](LExpr k, LExpr mask) {
+                                const Point::Scope inner = point_.save();
+                                point_.set_lanes(k_.k[0], lanes_, 1, mask);
+                                point_.bind(k_.k[0], k);
+                                b_.store_strided(dst, at + (k - k0) * mr_ + r, mr_, point_.broadcast(value(k_.a)),
+                                                 mask);
+                                point_.restore(inner);
+                            };
+                            const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
+                            b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
+                            b_.loop("k", main, k1, lanes_,
+                                    [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
+                        } else {
+                            b_.loop("k", k0, k1, 1, [&](LExpr k) {
+                                const Point::Scope inner = point_.save();
+                                point_.set_lanes(kNone, 1, 1, {});
+                                decode(k_.k, k);
+                                b_.store(dst, at + (k - k0) * mr_ + r, value(k_.a));
+                                point_.restore(inner);
+                            });
+                        }
+                        point_.restore(scope);
+                    },
+                    [&] {
+                        b_.loop("k", k0, k1, 1,
+                                [&](LExpr k) { b_.store(dst, at + (k - k0) * mr_ + r, b_.literal(type_, 0)); });
+                    });
             });
         });
     }
@@ -227,7 +249,8 @@ private:
                 point_.set_lanes(k_.m[0], lanes_, 1, mask);
                 point_.bind(k_.m[0], row0 + r);
                 decode(k_.k, k);
-                const LExpr v = loop::select(mask, point_.broadcast(value(k_.a)), loop::broadcast(b_.literal(type_, 0), lanes_));
+                const LExpr v =
+                    loop::select(mask, point_.broadcast(value(k_.a)), loop::broadcast(b_.literal(type_, 0), lanes_));
                 const LExpr keep = loop::first_lanes(b_.i64(mr_ - r), lanes_);
                 b_.store(dst, at + (k - k0) * mr_ + r, v, mr_ - r >= lanes_ ? LExpr{} : keep);
                 point_.restore(scope);
@@ -249,7 +272,7 @@ private:
             const LExpr at = b_.let("at", base + (k - k0) * nr_);
             const LExpr full = b_.let("full", loop::floordiv(end - first, nr_));
             const LExpr count = loop::ceildiv(end - first, nr_);
-            if (k_.n.size() > 1) row_of(k, first, end);
+            if (k_.n.size() > 1) row_of(first, end);
             const auto vector = [&](LExpr panel, int64_t v, bool masked) {
                 const LExpr j = first + panel * nr_ + v * lanes_;
                 const LExpr mask = masked ? loop::first_lanes(end - j, lanes_) : LExpr{};
@@ -275,7 +298,8 @@ private:
             point_.restore(scope);
         });
     }
-    void pack_columns_along_depth(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    void pack_columns_along_depth(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0,
+                                  LExpr k1) {
         const LExpr count = loop::ceildiv(end - first, nr_);
         b_.loop("panel", b_.i64(0), count, 1, [&](LExpr panel) {
             const LExpr at = b_.let("at", base + panel * panel_depth * nr_);
@@ -288,22 +312,26 @@ private:
                     b_.store_strided(dst, at + (k - k0) * nr_ + j, nr_, point_.broadcast(value(k_.b)), mask);
                     point_.restore(inner);
                 };
-                b_.if_(loop::lt(column, end), [&] {
-                    const Point::Scope scope = point_.save();
-                    point_.bind(k_.n[0], column);
-                    const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
-                    b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
-                    b_.loop("k", main, k1, lanes_, [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
-                    point_.restore(scope);
-                }, [&] {
-                    b_.loop("k", k0, k1, 1, [&](LExpr k) { b_.store(dst, at + (k - k0) * nr_ + j, b_.literal(type_, 0)); });
-                });
+                b_.if_(
+                    loop::lt(column, end),
+                    [&] {
+                        const Point::Scope scope = point_.save();
+                        point_.bind(k_.n[0], column);
+                        const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
+                        b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
+                        b_.loop("k", main, k1, lanes_, [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
+                        point_.restore(scope);
+                    },
+                    [&] {
+                        b_.loop("k", k0, k1, 1,
+                                [&](LExpr k) { b_.store(dst, at + (k - k0) * nr_ + j, b_.literal(type_, 0)); });
+                    });
             });
         });
     }
-    // row[j - first] = B(k, j) for columns of several variables: runs along the innermost one at a time. A run may write
-    // past its end; the next one puts that right, and the buffer has room behind the last.
-    void row_of(LExpr, LExpr first, LExpr end) {
+    // row[j - first] = B(k, j) for columns of several variables: runs along the innermost one at a time. A run may
+    // write past its end; the next one puts that right, and the buffer has room behind the last.
+    void row_of(LExpr first, LExpr end) {
         const VarId inner = k_.n.back();
         const std::vector<VarId> outer(k_.n.begin(), k_.n.end() - 1);
         const LExpr n = point_.sym(c_.math.vars[inner].extent);
@@ -328,7 +356,8 @@ private:
     }
 
     // Where the panel of the tile's first row (column) starts, and how far panels are apart.
-    LExpr panel_base(bool constant, const std::vector<VarId>& batch, const Sym& span, int64_t width, LExpr first, LExpr k0) {
+    LExpr panel_base(bool constant, const std::vector<VarId>& batch, const Sym& span, int64_t width, LExpr first,
+                     LExpr k0) {
         if (!constant) return b_.i64(0);
         const LExpr depth = point_.sym(depth_);
         const LExpr panel = flatten(batch) * point_.sym(ceil_div(span, width)) + loop::floordiv(first, width);
@@ -354,7 +383,8 @@ private:
     }
 
     // Few rows left over run in a smaller register tile, so that one row does not cost mr.
-    void register_tiles(loop::BufferId a, loop::BufferId b, LExpr ap, LExpr bp, LExpr cp, LExpr left, LExpr k0, LExpr k1) {
+    void register_tiles(loop::BufferId a, loop::BufferId b, LExpr ap, LExpr bp, LExpr cp, LExpr left, LExpr k0,
+                        LExpr k1) {
         if (rows_.multiple_of(mr_) || mr_ <= 4) return register_tile(a, b, ap, bp, cp, mr_, k0, k1);
         const auto n = rows_.constant();
         std::vector<int64_t> sizes;
@@ -365,16 +395,19 @@ private:
         }
         const std::function<void(size_t)> choose = [&](size_t i) {
             if (i == sizes.size()) return register_tile(a, b, ap, bp, cp, mr_, k0, k1);
-            b_.if_(loop::le(left, b_.i64(sizes[i])), [&] { register_tile(a, b, ap, bp, cp, sizes[i], k0, k1); },
-                   [&] { choose(i + 1); });
+            b_.if_(
+                loop::le(left, b_.i64(sizes[i])), [&] { register_tile(a, b, ap, bp, cp, sizes[i], k0, k1); },
+                [&] { choose(i + 1); });
         };
         choose(0);
     }
 
-    void register_tile(loop::BufferId a, loop::BufferId b, LExpr ap, LExpr bp, LExpr cp, int64_t rows, LExpr k0, LExpr k1) {
+    void register_tile(loop::BufferId a, loop::BufferId b, LExpr ap, LExpr bp, LExpr cp, int64_t rows, LExpr k0,
+                       LExpr k1) {
         const int64_t nv = plan_.nv;
         std::vector<loop::LocalRef> acc;
-        for (int64_t i = 0; i < rows * nv; ++i) acc.push_back(b_.local("c", loop::broadcast(b_.literal(type_, 0), lanes_)));
+        for (int64_t i = 0; i < rows * nv; ++i)
+            acc.push_back(b_.local("c", loop::broadcast(b_.literal(type_, 0), lanes_)));
         const auto at = [&](int64_t r, int64_t v) { return acc[static_cast<size_t>(r * nv + v)]; };
         if (!one_block_)
             b_.if_(loop::gt(k0, b_.i64(0)), [&] {
@@ -384,12 +417,15 @@ private:
             });
         const auto step = [&](LExpr k) {
             std::vector<LExpr> column;
-            for (int64_t v = 0; v < nv; ++v) column.push_back(b_.let("b", b_.load(b, bp + k * nr_ + v * lanes_, lanes_)));
+            for (int64_t v = 0; v < nv; ++v)
+                column.push_back(b_.let("b", b_.load(b, bp + k * nr_ + v * lanes_, lanes_)));
             for (int64_t r = 0; r < rows; ++r) {
                 const LExpr x = b_.let("a", b_.load(a, ap + k * mr_ + r));
                 for (int64_t v = 0; v < nv; ++v)
-                    b_.set(at(r, v), is_float(type_) ? loop::mul_add(loop::broadcast(x, lanes_), column[static_cast<size_t>(v)], b_.get(at(r, v)))
-                                                     : b_.get(at(r, v)) + loop::broadcast(x, lanes_) * column[static_cast<size_t>(v)]);
+                    b_.set(at(r, v), is_float(type_) ? loop::mul_add(loop::broadcast(x, lanes_),
+                                                                     column[static_cast<size_t>(v)], b_.get(at(r, v)))
+                                                     : b_.get(at(r, v)) +
+                                                           loop::broadcast(x, lanes_) * column[static_cast<size_t>(v)]);
             }
         };
         constexpr int64_t kUnroll = 2;

@@ -12,7 +12,7 @@ struct Context {
     const tile::Program& tile;
     const math::Program& math;
     loop::Builder& b;
-    std::vector<Storage> storage;         // by tensor
+    std::vector<Storage> storage;  // by tensor
     Faults faults;
     Lowered& out;
 };
@@ -23,8 +23,8 @@ struct Range {
 };
 
 math::Sym task_count(const tile::Nest& nest, const math::Program& p);
-// Calls body once for each task of [task_begin, task_end), with the grid decoded: variables of tile 1 are bound in `point`,
-// others have their range in `ranges`.
+// Calls body once for each task of [task_begin, task_end), with the grid decoded: variables of tile 1 are bound in
+// `point`, others have their range in `ranges`.
 void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges,
                    const std::function<void()>& body);
 

@@ -73,7 +73,8 @@ UnaryFn unary_of(Fn f) {
         case Fn::Acosh: return UnaryFn::Acosh;
         case Fn::Atanh: return UnaryFn::Atanh;
         case Fn::Erf: return UnaryFn::Erf;
-        case Fn::Not: case Fn::BitNot: return UnaryFn::Not;
+        case Fn::Not:
+        case Fn::BitNot: return UnaryFn::Not;
         case Fn::IsNan: return UnaryFn::IsNan;
         case Fn::IsInf: return UnaryFn::IsInf;
         default: throw std::logic_error("not a function of one argument");
@@ -92,9 +93,12 @@ BinaryFn binary_of(Fn f) {
         case Fn::Atan2: return BinaryFn::Atan2;
         case Fn::Min: return BinaryFn::Min;
         case Fn::Max: return BinaryFn::Max;
-        case Fn::And: case Fn::BitAnd: return BinaryFn::And;
-        case Fn::Or: case Fn::BitOr: return BinaryFn::Or;
-        case Fn::Xor: case Fn::BitXor: return BinaryFn::Xor;
+        case Fn::And:
+        case Fn::BitAnd: return BinaryFn::And;
+        case Fn::Or:
+        case Fn::BitOr: return BinaryFn::Or;
+        case Fn::Xor:
+        case Fn::BitXor: return BinaryFn::Xor;
         case Fn::Shl: return BinaryFn::Shl;
         case Fn::Shr: return BinaryFn::Shr;
         case Fn::Eq: return BinaryFn::Eq;
@@ -133,7 +137,9 @@ LExpr Point::sym(const Sym& s) {
             case SymKind::Max: r = loop::max(r, x); break;
             case SymKind::Less: r = loop::select(loop::lt(r, x), one, zero); break;
             case SymKind::Equal: r = loop::select(loop::eq(r, x), one, zero); break;
-            case SymKind::Const: case SymKind::Symbol: case SymKind::Select: break;
+            case SymKind::Const:
+            case SymKind::Symbol:
+            case SymKind::Select: break;
         }
     }
     return r;
@@ -155,14 +161,18 @@ LExpr Point::eval(ExprId e, int position) {
         case ExprKind::Size: return sym(x.sym);
         case ExprKind::Index: {
             const LExpr base = vars_.at(x.ref);
-            if (x.ref != lane_ || lanes_ == 1) r = base;
-            else r = loop::ramp(base + static_cast<int64_t>(position) * lanes_, 1, lanes_);
+            if (x.ref != lane_ || lanes_ == 1)
+                r = base;
+            else
+                r = loop::ramp(base + static_cast<int64_t>(position) * lanes_, 1, lanes_);
             break;
         }
         case ExprKind::Load: r = load(e, position); break;
         case ExprKind::Inside: r = inside(e, position); break;
-        case ExprKind::Call: r = call(x, e, position); break;
-        case ExprKind::Cast: case ExprKind::Wrap: case ExprKind::Bitcast: r = convert(x, position); break;
+        case ExprKind::Call: r = call(x, position); break;
+        case ExprKind::Cast:
+        case ExprKind::Wrap:
+        case ExprKind::Bitcast: r = convert(x, position); break;
         case ExprKind::Reduce: throw std::logic_error("a reduction is used before it is computed");
         case ExprKind::Scan: throw std::logic_error("a scan inside an expression");
     }
@@ -170,7 +180,7 @@ LExpr Point::eval(ExprId e, int position) {
     return r;
 }
 
-LExpr Point::call(const Expr& x, ExprId, int position) {
+LExpr Point::call(const Expr& x, int position) {
     std::vector<LExpr> a;
     for (ExprId y : x.args) a.push_back(eval(y, position));
     if (a.size() == 1) return loop::unary(unary_of(x.fn), a[0]);
@@ -188,7 +198,8 @@ LExpr Point::convert(const Expr& x, int position) {
     return widen(loop::cast(v, x.dtype));  // an explicit conversion to a 16-bit float rounds
 }
 
-// ---- addresses -------------------------------------------------------------------------------------------------------
+// ---- addresses
+// -------------------------------------------------------------------------------------------------------
 
 Point::Index Point::index(ExprId e, const Sym& extent, int position) {
     Index r;
@@ -198,9 +209,12 @@ Point::Index Point::index(ExprId e, const Sym& extent, int position) {
         for (const auto& [v, c] : f->terms) {
             r.base = r.base + vars_.at(v) * sym(c);
             const Sym last = c * (p_.vars[v].extent - Sym(1));
-            if (c.lower() >= 0) high = high + last;
-            else if (c.upper() <= 0) low = low + last;
-            else low = Sym::symbol("?", INT64_MIN), high = low;
+            if (c.lower() >= 0)
+                high = high + last;
+            else if (c.upper() <= 0)
+                low = low + last;
+            else
+                low = Sym::symbol("?", INT64_MIN), high = low;
             if (v == lane_ && lanes_ > 1) {
                 r.step = c;
                 r.base = r.base + sym(c) * (static_cast<int64_t>(position) * lanes_);
@@ -211,8 +225,10 @@ Point::Index Point::index(ExprId e, const Sym& extent, int position) {
     }
     r.from_data = true;
     const LExpr v = eval(e, position);
-    if (v.type().is_vector()) r.vector = v;
-    else r.base = v;
+    if (v.type().is_vector())
+        r.vector = v;
+    else
+        r.base = v;
     return r;
 }
 
@@ -228,11 +244,12 @@ void Point::lane_range(const Index& i, const Sym& extent, Address& a) {
     const auto c = i.step.constant();
     if (!c || *c <= 0) {
         const LExpr v = as_value(i), zero = loop::broadcast(b_.i64(0), lanes_);
-        a.lane_condition = joint(a.lane_condition, loop::both(loop::ge(v, zero), loop::lt(v, loop::broadcast(sym(extent), lanes_))));
+        a.lane_condition =
+            joint(a.lane_condition, loop::both(loop::ge(v, zero), loop::lt(v, loop::broadcast(sym(extent), lanes_))));
         return;
     }
-    const LExpr end = loop::ceildiv(sym(extent) - i.base, *c);   // first lane past the end
-    const LExpr begin = loop::ceildiv(-i.base, *c);              // first lane inside
+    const LExpr end = loop::ceildiv(sym(extent) - i.base, *c);  // first lane past the end
+    const LExpr begin = loop::ceildiv(-i.base, *c);             // first lane inside
     LExpr m = loop::first_lanes(end, lanes_);
     m = loop::both(m, loop::negate(loop::first_lanes(begin, lanes_)));
     a.lane_condition = joint(a.lane_condition, m);
@@ -255,8 +272,10 @@ void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report,
         const int64_t code = faults_.code(what);
         b_.if_(bad, [&] { b_.set_error(code); });
     }
-    if (v.type().is_vector()) a.lane_condition = joint(a.lane_condition, ok);
-    else a.scalar_condition = joint(a.scalar_condition, ok);
+    if (v.type().is_vector())
+        a.lane_condition = joint(a.lane_condition, ok);
+    else
+        a.scalar_condition = joint(a.scalar_condition, ok);
 }
 
 void Point::fold_back(Index& i, const Sym& extent, Outside outside) {
@@ -271,16 +290,19 @@ void Point::fold_back(Index& i, const Sym& extent, Outside outside) {
             v = loop::min(m, period - m);
             break;
         }
-        case Outside::Mirror: {   // ... 1 0 [0 1 2 3] 3 2 ...: period 2n
+        case Outside::Mirror: {  // ... 1 0 [0 1 2 3] 3 2 ...: period 2n
             const LExpr period = two * n, m = loop::mod(v, period);
             v = loop::min(m, period - one - m);
             break;
         }
-        case Outside::Error: case Outside::Value: break;
+        case Outside::Error:
+        case Outside::Value: break;
     }
     i = Index{};
-    if (v.type().is_vector()) i.vector = v;
-    else i.base = v;
+    if (v.type().is_vector())
+        i.vector = v;
+    else
+        i.base = v;
 }
 
 Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int position, const std::string& what) {
@@ -299,9 +321,10 @@ Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int
                     if (i.from_data) require_inside(i, shape[d], a, true, what);
                     break;
                 case Outside::Value: require_inside(i, shape[d], a, false, what); break;
-                case Outside::Clamp: case Outside::Wrap: case Outside::Reflect: case Outside::Mirror:
-                    fold_back(i, shape[d], outside);
-                    break;
+                case Outside::Clamp:
+                case Outside::Wrap:
+                case Outside::Reflect:
+                case Outside::Mirror: fold_back(i, shape[d], outside); break;
             }
         }
         const LExpr stride = sym(s.strides[d]);
@@ -331,7 +354,8 @@ Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int
 LExpr Point::load(ExprId e, int position) {
     const Expr& x = p_.expr(e);
     const TensorInfo& t = p_.tensors[x.ref];
-    const std::string what = fmt::format("{}: an index of {}[{}] lies outside the tensor", p_.name, t.name, p_.print(e));
+    const std::string what =
+        fmt::format("{}: an index of {}[{}] lies outside the tensor", p_.name, t.name, p_.print(e));
     Address a = address(x.ref, x.args.data(), x.outside, position, what);
     const loop::BufferId buffer = storage_[x.ref].buffer;
     LExpr v, condition;
@@ -345,9 +369,12 @@ LExpr Point::load(ExprId e, int position) {
         condition = a.lane_condition;
         if (a.scalar_condition) condition = joint(condition, loop::broadcast(a.scalar_condition, lanes_));
         const LExpr guard = joint(condition, mask_);
-        if (a.step == 1) v = b_.load(buffer, a.offset, lanes_, guard);
-        else if (a.step && *a.step != 0) v = b_.load_strided(buffer, a.offset, *a.step, lanes_, guard);
-        else v = b_.gather(buffer, a.offsets ? a.offsets : loop::broadcast(a.offset, lanes_), guard);
+        if (a.step == 1)
+            v = b_.load(buffer, a.offset, lanes_, guard);
+        else if (a.step && *a.step != 0)
+            v = b_.load_strided(buffer, a.offset, *a.step, lanes_, guard);
+        else
+            v = b_.gather(buffer, a.offsets ? a.offsets : loop::broadcast(a.offset, lanes_), guard);
     }
     v = widen(b_.let(t.name, v));
     if (condition && x.outside == Outside::Value) {
@@ -387,7 +414,8 @@ void Point::store(const Equation& q, LExpr value, int position) {
     Address a = address(q.lhs, q.at.data(), q.outside, position, what);
     const auto combine = [&](LExpr old) {
         switch (q.update) {
-            case Update::Set: case Update::Overwrite: return value;
+            case Update::Set:
+            case Update::Overwrite: return value;
             case Update::Add: return widen(old) + value;
             case Update::Mul: return widen(old) * value;
             case Update::Max: return loop::max(widen(old), value);
@@ -402,8 +430,10 @@ void Point::store(const Equation& q, LExpr value, int position) {
             b_.store(s.buffer, a.offset, to_memory(v, s.dtype));
         };
         const LExpr condition = joint(a.scalar_condition, a.lane_condition);
-        if (condition) b_.if_(condition, write);
-        else write();
+        if (condition)
+            b_.if_(condition, write);
+        else
+            write();
         return;
     }
     LExpr guard = a.lane_condition;
@@ -413,16 +443,23 @@ void Point::store(const Equation& q, LExpr value, int position) {
     const LExpr offsets = a.offsets ? a.offsets : a.step == 0 ? loop::broadcast(a.offset, lanes_) : LExpr{};
     if (reads) {
         LExpr old;
-        if (offsets) old = b_.gather(s.buffer, offsets, guard);
-        else if (a.step == 1) old = b_.load(s.buffer, a.offset, lanes_, guard);
-        else old = b_.load_strided(s.buffer, a.offset, *a.step, lanes_, guard);
+        if (offsets)
+            old = b_.gather(s.buffer, offsets, guard);
+        else if (a.step == 1)
+            old = b_.load(s.buffer, a.offset, lanes_, guard);
+        else
+            old = b_.load_strided(s.buffer, a.offset, *a.step, lanes_, guard);
         value = combine(b_.let("old", old));
     }
     value = to_memory(value, s.dtype);
-    if (offsets) b_.scatter(s.buffer, offsets, value, guard);
-    else if (a.step == 1 && streaming_ && !guard) b_.store_streaming(s.buffer, a.offset, value);
-    else if (a.step == 1) b_.store(s.buffer, a.offset, value, guard);
-    else b_.store_strided(s.buffer, a.offset, *a.step, value, guard);
+    if (offsets)
+        b_.scatter(s.buffer, offsets, value, guard);
+    else if (a.step == 1 && streaming_ && !guard)
+        b_.store_streaming(s.buffer, a.offset, value);
+    else if (a.step == 1)
+        b_.store(s.buffer, a.offset, value, guard);
+    else
+        b_.store_strided(s.buffer, a.offset, *a.step, value, guard);
 }
 
 }  // namespace opwright::target::cpu

@@ -1,5 +1,5 @@
-// Lowering of L1 expressions to loop expressions at one point of a nest: at vector positions along one lane variable, or
-// scalar. Knows where tensors lie, which variables are bound, and what an access outside its tensor means.
+// Lowering of L1 expressions to loop expressions at one point of a nest: at vector positions along one lane variable,
+// or scalar. Knows where tensors lie, which variables are bound, and what an access outside its tensor means.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -13,9 +13,9 @@ namespace opwright::target::cpu {
 // Where a tensor lies in memory.
 struct Storage {
     loop::BufferId buffer = loop::BufferId::none;
-    DType dtype = DType::F32;               // of memory: temporaries hold the compute type
-    std::vector<math::Sym> strides;         // elements per dim; 0 for a dim that the nest holds one point of
-    std::vector<loop::Expr> origin;         // per dim: index of the first element held, or empty
+    DType dtype = DType::F32;        // of memory: temporaries hold the compute type
+    std::vector<math::Sym> strides;  // elements per dim; 0 for a dim that the nest holds one point of
+    std::vector<loop::Expr> origin;  // per dim: index of the first element held, or empty
 };
 
 // Status codes of kernels are 1 + an index into the messages.
@@ -30,7 +30,7 @@ public:
         : b_(b), p_(p), storage_(storage), faults_(faults) {}
 
     // ---- the present point
-    void bind(math::VarId v, loop::Expr value);                // for the lane variable: of lane 0 at position 0
+    void bind(math::VarId v, loop::Expr value);  // for the lane variable: of lane 0 at position 0
     loop::Expr variable(math::VarId v) const { return vars_.at(v); }
     // Positions 0 .. positions-1 of `lanes` elements each along `lane`; `mask` is none for full vectors (then with one
     // position only). lane == kNone: scalar code, one position.
@@ -51,48 +51,50 @@ public:
     Scope save() const { return {vars_, values_, lane_, lanes_, positions_, mask_}; }
     void restore(const Scope& s);
 
-    // ---- values. A result is scalar where it is the same on all lanes, else has lanes() lanes. f16 and bf16 are computed
-    // as f32. Loads become Let statements at the present place.
+    // ---- values. A result is scalar where it is the same on all lanes, else has lanes() lanes. f16 and bf16 are
+    // computed as f32. Loads become Let statements at the present place.
     loop::Expr eval(math::ExprId e, int position);
     void set_value(math::ExprId e, int position, loop::Expr value);
     loop::Expr sym(const math::Sym& s);
 
     // Stores into (or combines with) the equation's place, converting to the memory type.
-    void set_interior(bool on) { interior_ = on; }    // all lanes are known to lie inside wherever an access is linear in them
+    void set_interior(bool on) {
+        interior_ = on;
+    }  // all lanes are known to lie inside wherever an access is linear in them
     void set_streaming(bool on) { streaming_ = on; }  // full contiguous vectors of aligned results go past the caches
     void store(const math::Equation& q, loop::Expr value, int position);
 
-    // ---- pieces for packing and contractions
-    // Element offset of the lhs at the present point (scalar; every index uniform or linear in the lane variable).
+    // ---- conversions between the types of memory and of arithmetic
     loop::Expr to_memory(loop::Expr value, DType memory);
-    loop::Expr widen(loop::Expr value);                        // f16, bf16 to f32
-    loop::Expr broadcast(loop::Expr value);                    // to lanes() lanes
+    loop::Expr widen(loop::Expr value);      // f16, bf16 to f32
+    loop::Expr broadcast(loop::Expr value);  // to lanes() lanes
 
 private:
     // One index of an access. Either linear (scalar base plus a symbolic step a lane) or a vector.
     struct Index {
         loop::Expr base;
         math::Sym step = 0;
-        loop::Expr vector;             // set: lanes() values, base and step unused
+        loop::Expr vector;  // set: lanes() values, base and step unused
         bool known_inside = false;
-        bool from_data = false;        // no affine form
+        bool from_data = false;  // no affine form
     };
     struct Address {
-        loop::Expr offset;             // scalar, of lane 0
-        std::optional<int64_t> step;   // elements between lanes
-        loop::Expr offsets;            // vector, where step is not constant
-        loop::Expr scalar_condition;   // none: always
-        loop::Expr lane_condition;     // none: always
+        loop::Expr offset;            // scalar, of lane 0
+        std::optional<int64_t> step;  // elements between lanes
+        loop::Expr offsets;           // vector, where step is not constant
+        loop::Expr scalar_condition;  // none: always
+        loop::Expr lane_condition;    // none: always
     };
     Index index(math::ExprId e, const math::Sym& extent, int position);
-    Address address(math::TensorId t, const math::ExprId* at, math::Outside outside, int position, const std::string& what);
+    Address address(math::TensorId t, const math::ExprId* at, math::Outside outside, int position,
+                    const std::string& what);
     void require_inside(Index& i, const math::Sym& extent, Address& a, bool report, const std::string& what);
     void lane_range(const Index& i, const math::Sym& extent, Address& a);
     void fold_back(Index& i, const math::Sym& extent, math::Outside outside);
     loop::Expr as_value(const Index& i);
     loop::Expr load(math::ExprId e, int position);
     loop::Expr inside(math::ExprId e, int position);
-    loop::Expr call(const math::Expr& x, math::ExprId e, int position);
+    loop::Expr call(const math::Expr& x, int position);
     loop::Expr convert(const math::Expr& x, int position);
 
     loop::Builder& b_;
@@ -100,13 +102,13 @@ private:
     std::vector<Storage>& storage_;
     Faults& faults_;
     std::unordered_map<math::VarId, loop::Expr> vars_;
-    std::unordered_map<uint64_t, loop::Expr> values_;   // by expression and position
+    std::unordered_map<uint64_t, loop::Expr> values_;  // by expression and position
     math::VarId lane_ = math::kNone;
     int lanes_ = 1, positions_ = 1;
     loop::Expr mask_;
     bool streaming_ = false, interior_ = false;
 };
 
-loop::Expr joint(loop::Expr a, loop::Expr b);           // and of conditions, either of which may be none
+loop::Expr joint(loop::Expr a, loop::Expr b);  // and of conditions, either of which may be none
 
 }  // namespace opwright::target::cpu
