@@ -340,13 +340,13 @@ class Operator:
 
     def __init__(self, library, name, attributes="", **options):
         self._handle, self._library = c_void_p(), library
-        chosen = _Options(options)  # named, so that it lives through the call
+        settings = _Options(options)
         _call(
             _abi().opw_operator_compile,
             library._handle if library else None,
             name.encode(),
             attributes.encode(),
-            chosen.handle,
+            settings.handle,
             byref(self._handle),
         )
 
