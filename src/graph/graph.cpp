@@ -46,7 +46,7 @@ private:
     }
     void read(ValueId v, const std::string& where) {
         if (!valid(v, where)) return;
-        if (!made_[v] && !g_.values[v].constant)
+        if (!made_[v] && !g_.values[v].constant && !g_.values[v].content)
             error("Value '" + g_.values[v].name + "' is read by " + where + " before anything computes it.");
     }
     void check_value(size_t v) {
