@@ -8,9 +8,7 @@ using math::ReduceOp;
 namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-bool maximises(ReduceOp op) {
-    return op == ReduceOp::Max || op == ReduceOp::ArgMax || op == ReduceOp::ArgMaxLast;
-}
+bool maximises(ReduceOp op) { return op == ReduceOp::Max || op == ReduceOp::ArgMax || op == ReduceOp::ArgMaxLast; }
 bool takes_last(ReduceOp op) { return op == ReduceOp::ArgMaxLast || op == ReduceOp::ArgMinLast; }
 }  // namespace
 
@@ -18,12 +16,16 @@ double allowed_steps(double n) { return std::fmax(0, std::fmin(n - 1, 64 * std::
 
 void SumAccumulator::add_wild(Bounded x) {
     if (std::isnan(x.v)) {
-        if (x.e == 0) nan_ = true;
-        else err_ = kInf;
+        if (x.e == 0)
+            nan_ = true;
+        else
+            err_ = kInf;
     } else if (std::isinf(x.v)) {
         if (Rounding::overflown(x)) soft_ = true;
-        if (x.e == 0 || Rounding::overflown(x)) (x.v > 0 ? plus_ : minus_) = true;
-        else err_ = kInf;
+        if (x.e == 0 || Rounding::overflown(x))
+            (x.v > 0 ? plus_ : minus_) = true;
+        else
+            err_ = kInf;
     } else {
         add(x);
     }
@@ -35,6 +37,7 @@ void SumAccumulator::merge(const SumAccumulator& o) {
     abs_ = abs;
     low_ = low;
     high_ = high;
+    whole_ &= o.whole_;
     nan_ |= o.nan_;
     plus_ |= o.plus_;
     minus_ |= o.minus_;
@@ -45,14 +48,17 @@ Bounded SumAccumulator::result(double n, const Rounding& c) const {
     const double sum = std::isfinite(s_ + c_) ? s_ + c_ : s_;
     if (std::isinf(err_)) return {plus_ ? kInf : minus_ ? -kInf : sum, kInf};
     // Every partial sum of the finite terms lies between -minus and plus.
-    double e = err_ + allowed_steps(n) * c.unit * abs_ + 2 * c.reference * abs_;
+    // Integers whose partial sums all fit the significand add up without error.
+    const bool exact = whole_ && err_ == 0 && abs_ <= 1 / c.unit && !plus_ && !minus_;
+    double e = exact ? 0 : err_ + allowed_steps(n) * c.unit * abs_ + 2 * c.reference * abs_;
     const double plus = high_ > 0 ? (abs_ + sum) / 2 + e : 0, minus = low_ < 0 ? (abs_ - sum) / 2 + e : 0;
     const bool up = !(plus <= c.highest), down = !(minus <= c.highest);
     // A product beyond the range of f64 comes back if fused with a term of the other sign.
     if (plus_ && minus_) return {kNan, soft_ ? kInf : 0};
     if (plus_) return {kInf, down || (soft_ && low_ < 0) ? kInf : 0};
     if (minus_) return {-kInf, up || (soft_ && high_ > 0) ? kInf : 0};
-    if (n > 0 && sum == 0) e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
+    if (n > 0 && sum == 0)
+        e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
     if (!up && !down) return {sum, e};
     // Some orders overflow on the way; all do, to one infinity, where the sum itself is beyond the range.
     if ((up && down) || std::fabs(sum) - e < c.overflow) return {sum, kInf};
@@ -68,8 +74,8 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
         // The exponent range is judged at the end, from up_ and down_.
         if (std::isfinite(x.v) && std::isfinite(best_.v) && std::isfinite(x.e)) {
             const double r = best_.v * x.v;
-            best_ = {r, std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e +
-                            (empty_ ? 0 : c_->error(r))};
+            best_ = {r,
+                     std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e + (empty_ ? 0 : c_->error(r))};
         } else {
             const Bounded f[2] = {best_, x};
             best_ = apply_bounded(math::Fn::Mul, f, *c_);
@@ -94,8 +100,10 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
     const bool up = maximises(op_);
     bool wins = empty_ || (up ? x.v > best_.v : x.v < best_.v);
     if (!wins && x.v == best_.v) {
-        if (is_arg(op_)) wins = takes_last(op_) ? position > position_ : position < position_;
-        else wins = std::signbit(x.v) != std::signbit(best_.v) && std::signbit(best_.v) == up;
+        if (is_arg(op_))
+            wins = takes_last(op_) ? position > position_ : position < position_;
+        else
+            wins = std::signbit(x.v) != std::signbit(best_.v) && std::signbit(best_.v) == up;
     }
     const Bounded loser = wins ? best_ : x;
     if (!empty_) rival_ = up ? std::fmax(rival_, loser.v + loser.e) : std::fmin(rival_, loser.v - loser.e);
@@ -112,8 +120,10 @@ void FloatAccumulator::merge(const FloatAccumulator& o) {
     if (op_ == ReduceOp::Prod) {
         const double up = up_ * o.up_, down = down_ * o.down_;
         const int64_t count = count_ + o.count_;
-        if (empty_) best_ = o.best_;
-        else add(o.best_, 0);
+        if (empty_)
+            best_ = o.best_;
+        else
+            add(o.best_, 0);
         up_ = up;
         down_ = down;
         count_ = count;
@@ -150,10 +160,16 @@ BoundedInt FloatAccumulator::index() const {
 
 IntAccumulator::IntAccumulator(ReduceOp op, DType t) : op_(op), t_(t) {
     switch (op) {
-        case ReduceOp::Prod: case ReduceOp::All: value_ = 1; break;
-        case ReduceOp::Max: case ReduceOp::ArgMax: case ReduceOp::ArgMaxLast: value_ = lowest_int(t); break;
-        case ReduceOp::Min: case ReduceOp::ArgMin: case ReduceOp::ArgMinLast: value_ = highest_int(t); break;
-        case ReduceOp::Sum: case ReduceOp::Any: value_ = 0; break;
+        case ReduceOp::Prod:
+        case ReduceOp::All: value_ = 1; break;
+        case ReduceOp::Max:
+        case ReduceOp::ArgMax:
+        case ReduceOp::ArgMaxLast: value_ = lowest_int(t); break;
+        case ReduceOp::Min:
+        case ReduceOp::ArgMin:
+        case ReduceOp::ArgMinLast: value_ = highest_int(t); break;
+        case ReduceOp::Sum:
+        case ReduceOp::Any: value_ = 0; break;
     }
 }
 bool IntAccumulator::better(int64_t a, int64_t b) const {
@@ -171,15 +187,23 @@ void IntAccumulator::add(BoundedInt x, int64_t position) {
             value_ = static_cast<int64_t>(static_cast<uint64_t>(value_) * static_cast<uint64_t>(x.v));
             if (x.e > 0) error_ = kInf;
             break;
-        case ReduceOp::Any: case ReduceOp::All: {
+        case ReduceOp::Any:
+        case ReduceOp::All: {
             const bool decides = (x.v != 0) == (op_ == ReduceOp::Any);
-            if (decides) { value_ = x.v != 0; certain_ |= x.e == 0; }
+            if (decides) {
+                value_ = x.v != 0;
+                certain_ |= x.e == 0;
+            }
             break;
         }
-        case ReduceOp::Max: case ReduceOp::Min:
+        case ReduceOp::Max:
+        case ReduceOp::Min:
             if (better(x.v, value_)) value_ = x.v;
             break;
-        case ReduceOp::ArgMax: case ReduceOp::ArgMin: case ReduceOp::ArgMaxLast: case ReduceOp::ArgMinLast:
+        case ReduceOp::ArgMax:
+        case ReduceOp::ArgMin:
+        case ReduceOp::ArgMaxLast:
+        case ReduceOp::ArgMinLast:
             if (empty_ || better(x.v, value_) ||
                 (x.v == value_ && (takes_last(op_) ? position > position_ : position < position_))) {
                 value_ = x.v;
@@ -199,12 +223,16 @@ void IntAccumulator::merge(const IntAccumulator& o) {
 }
 BoundedInt IntAccumulator::result() const {
     switch (op_) {
-        case ReduceOp::Sum: case ReduceOp::Prod: return wrap_bounded({value_, error_}, t_);
-        case ReduceOp::Any: case ReduceOp::All:
-            return {value_, std::isinf(error_) || (widest_ > 0 && !certain_) ? 1.0 : 0.0};
-        case ReduceOp::Max: case ReduceOp::Min: return {value_, std::fmax(error_, widest_)};
-        case ReduceOp::ArgMax: case ReduceOp::ArgMin: case ReduceOp::ArgMaxLast: case ReduceOp::ArgMinLast:
-            return {position_, widest_ > 0 || error_ > 0 ? kInf : 0.0};
+        case ReduceOp::Sum:
+        case ReduceOp::Prod: return wrap_bounded({value_, error_}, t_);
+        case ReduceOp::Any:
+        case ReduceOp::All: return {value_, std::isinf(error_) || (widest_ > 0 && !certain_) ? 1.0 : 0.0};
+        case ReduceOp::Max:
+        case ReduceOp::Min: return {value_, std::fmax(error_, widest_)};
+        case ReduceOp::ArgMax:
+        case ReduceOp::ArgMin:
+        case ReduceOp::ArgMaxLast:
+        case ReduceOp::ArgMinLast: return {position_, widest_ > 0 || error_ > 0 ? kInf : 0.0};
     }
     return {value_, 0};
 }

@@ -1,5 +1,5 @@
-// Accumulators of reductions and scans over bounded values. A reduction may be split among several and merged: the value
-// is compensated, so the order does not show, and the bound holds for every order a kernel may choose.
+// Accumulators of reductions and scans over bounded values. A reduction may be split among several and merged: the
+// value is compensated, so the order does not show, and the bound holds for every order a kernel may choose.
 #pragma once
 #include <cstdint>
 
@@ -23,6 +23,7 @@ public:
         const double low = x.v - x.e, high = x.v + x.e;
         low_ = low < low_ ? low : low_;
         high_ = high > high_ ? high : high_;
+        whole_ &= (x.v + 0x1.8p52) - 0x1.8p52 == x.v;
     }
     // A term that may be infinite, NaN or without a bound.
     void add_wild(Bounded x);
@@ -33,6 +34,7 @@ public:
 private:
     double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
     double low_ = 0, high_ = 0;  // lowest and highest that a term may be: whether all have one sign
+    bool whole_ = true;          // every term is an integer
     bool nan_ = false, plus_ = false, minus_ = false, soft_ = false;
 };
 
@@ -43,17 +45,17 @@ public:
     void add(Bounded x, int64_t position);
     void doubt() { doubt_ = true; }
     void merge(const FloatAccumulator& o);
-    Bounded result() const;            // of Prod, Max, Min
-    BoundedInt index() const;          // of the arg forms
+    Bounded result() const;    // of Prod, Max, Min
+    BoundedInt index() const;  // of the arg forms
 
 private:
     math::ReduceOp op_;
     const Rounding* c_;
     Bounded best_;
     int64_t position_ = 0;
-    double rival_;                     // furthest reach of a term that is not the best
-    double widest_ = 0;                // largest bound of any term
-    double up_ = 1, down_ = 1;         // product of the factors above and below 1: any partial product lies between
+    double rival_;              // furthest reach of a term that is not the best
+    double widest_ = 0;         // largest bound of any term
+    double up_ = 1, down_ = 1;  // product of the factors above and below 1: any partial product lies between
     int64_t count_ = 0;
     bool empty_ = true, nan_ = false, doubt_ = false;
 };

@@ -29,7 +29,8 @@ Bounded by_ends(Fn f, Bounded a, double r, const Rounding& c) {
     const bool zero = c.is_zero(a);
     const double lo = at(f, zero ? -0.0 : a.v - a.e), hi = at(f, zero ? 0.0 : a.v + a.e);
     // Surely NaN: at both ends and, for the functions defined around 0 only, not across their whole domain.
-    if (std::isnan(r) && std::isnan(lo) && std::isnan(hi) && (std::fabs(a.v) > a.e || std::isnan(at(f, 0)))) return {r, 0};
+    if (std::isnan(r) && std::isnan(lo) && std::isnan(hi) && (std::fabs(a.v) > a.e || std::isnan(at(f, 0))))
+        return {r, 0};
     const double e = std::fmax(distance(lo, r), distance(hi, r));
     const bool sign_open = r == 0 && e == 0 && std::signbit(lo) != std::signbit(hi);
     return {r, sign_open ? c.tiny : e};
@@ -53,6 +54,7 @@ Bounded unary(Fn f, Bounded a, const Rounding& c) {
     if (surely_nan(a)) return {r, 0};
     if (std::isinf(a.e)) return {r, kInf};
     const double ulps = math::info(f).ulps;
+    if (a.e == 0 && f == Fn::Sqrt && is_exact(f, a.v, 0, r, c)) return {r, 0};
     if (a.e == 0) return c.settle({r, std::isfinite(r) ? c.error(r, ulps) : 0});
     Bounded p{r, 0};
     switch (f) {
@@ -61,8 +63,10 @@ Bounded unary(Fn f, Bounded a, const Rounding& c) {
         case Fn::Cos: p.e = std::fmin(2, std::fabs(std::sin(a.v)) * a.e + a.e * a.e / 2); break;
         case Fn::Tan: {
             const auto branch = [](double x) { return std::floor(x / kPi + 0.5); };
-            if (branch(a.v - a.e) != branch(a.v + a.e)) p.e = kInf;
-            else p = by_ends(f, a, r, c);
+            if (branch(a.v - a.e) != branch(a.v + a.e))
+                p.e = kInf;
+            else
+                p = by_ends(f, a, r, c);
             break;
         }
         case Fn::Cosh:
@@ -88,17 +92,22 @@ Bounded quotient_steps(Fn f, Bounded a, Bounded b, double r, const Rounding& c) 
     const auto step = [f](double x) { return f == Fn::Fmod ? std::trunc(x) : std::floor(x); };
     const double n = step(q);
     double en = 0;
-    for (double x : {q - eq, q + eq}) en = std::fmax(en, std::fmax(distance(step(x), n), distance(step(round_to(x, c.type)), n)));
+    for (double x : {q - eq, q + eq})
+        en = std::fmax(en, std::fmax(distance(step(x), n), distance(step(round_to(x, c.type)), n)));
     if (f == Fn::FloorDiv) return {r, en + (std::fabs(n) > 1 / c.unit ? c.error(n) : 0)};
     // A small exact quotient leaves an exact remainder whichever way it is computed, up to one rounding of n * b.
-    return {r, a.e + std::fabs(n) * b.e + en * std::fabs(b.v) + (n == 0 && en == 0 ? 0 : c.error(n * b.v) + c.error(r))};
+    return {r,
+            a.e + std::fabs(n) * b.e + en * std::fabs(b.v) + (n == 0 && en == 0 ? 0 : c.error(n * b.v) + c.error(r))};
 }
 
 Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     // A product that overflows may still be exact inside a fused multiply-add: sums take it as it is, see below.
     const bool sum = f == Fn::Add || f == Fn::Sub;
     const bool wild = !c.in_range(a) || !c.in_range(b);
-    if (!sum) { a = c.settle(a); b = c.settle(b); }
+    if (!sum) {
+        a = c.settle(a);
+        b = c.settle(b);
+    }
     const double r = at(f, a.v, b.v);
     const double ulps = math::info(f).ulps;
     if (f == Fn::Pow && a.v == 1 && a.e == 0) return {1, 0};
@@ -114,14 +123,15 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
             return {r, agree ? 0 : kInf};
         }
         if (std::isinf(a.v) || std::isinf(b.v))
-            return c.in_range(std::isinf(a.v) ? b : a) || std::isinf(a.v) == std::isinf(b.v) ? by_corners(f, a, b, r, c) : Bounded{r, kInf};
+            return c.in_range(std::isinf(a.v) ? b : a) || std::isinf(a.v) == std::isinf(b.v) ? by_corners(f, a, b, r, c)
+                                                                                             : Bounded{r, kInf};
         p.e = a.e + b.e;
-        p.e += c.error(std::fabs(r) + p.e);
+        if (p.e > 0 || !is_exact(f, a.v, b.v, r, c)) p.e += c.error(std::fabs(r) + p.e);
         if (!wild) return c.settle(p);
         // Unfused, an overflowed operand is an infinity: certain only where the exact sum overflows the same way.
         const Bounded s = c.settle(p), x = c.settle(a), y = c.settle({f == Fn::Sub ? -b.v : b.v, b.e});
-        const bool agrees = std::isinf(s.v) && s.e == 0 && !(std::isinf(x.v) && x.v != s.v) &&
-                            !(std::isinf(y.v) && y.v != s.v);
+        const bool agrees =
+            std::isinf(s.v) && s.e == 0 && !(std::isinf(x.v) && x.v != s.v) && !(std::isinf(y.v) && y.v != s.v);
         return agrees ? s : Bounded{r, kInf};
     }
     if (f == Fn::Min || f == Fn::Max) {
@@ -133,23 +143,32 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     if (f == Fn::FloorDiv || f == Fn::Mod || f == Fn::Fmod) return c.settle(quotient_steps(f, a, b, r, c));
     if (!std::isfinite(r) || !std::isfinite(a.v) || !std::isfinite(b.v)) {
         if (f == Fn::Div && b.e > 0 && std::fabs(b.v) <= b.e) return {r, kInf};
-        if (f == Fn::Mul && std::isinf(r) && std::isfinite(a.v) && std::isfinite(b.v)) return {r, 1};  // f64: see settle
+        if (f == Fn::Mul && std::isinf(r) && std::isfinite(a.v) && std::isfinite(b.v))
+            return {r, 1};  // f64: see settle
         p = by_corners(f, a, b, r, c);
         return std::isfinite(r) && !c.is_zero(p) ? Bounded{r, p.e + c.error(std::fabs(r) + p.e, ulps)} : p;
     }
     switch (f) {
         case Fn::Mul:
             p.e = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
+            if (p.e == 0 && is_exact(f, a.v, b.v, r, c) && !(r == 0 && a.v != 0 && b.v != 0)) {
+                if (r == 0 && (a.e > 0 || b.e > 0)) p.e = c.tiny;  // the sign of a zero
+                return p;
+            }
             p.e += r == 0 && a.v != 0 && b.v != 0 ? c.tiny : c.error(std::fabs(r) + p.e);
             if (r == 0 && p.e == 0 && (a.e > 0 || b.e > 0)) p.e = c.tiny;  // the sign of a zero
-            return p;  // not settled: its user may fuse it
+            return p;                                                      // not settled: its user may fuse it
         case Fn::Div:
             if (std::fabs(b.v) <= b.e) return {r, kInf};
             p.e = (a.e + std::fabs(r) * b.e) / (std::fabs(b.v) - b.e);
+            if (a.e == 0 && b.e == 0 && r != 0 && is_exact(f, a.v, b.v, r, c)) return p;
             break;
         case Fn::Pow:
             if (a.e > 0 && std::fabs(a.v) <= a.e) p.e = distance(at(f, 0.0, b.v), r);  // the minimum of an even power
-            { const double e = by_corners(f, a, b, r, c).e; p.e = a.e == 0 && b.e == 0 ? 0 : std::fmax(p.e, e); }
+            {
+                const double e = by_corners(f, a, b, r, c).e;
+                p.e = a.e == 0 && b.e == 0 ? 0 : std::fmax(p.e, e);
+            }
             break;
         case Fn::Atan2: {
             const double e = std::hypot(a.e, b.e), d = std::hypot(a.v, b.v) - e;
@@ -171,9 +190,21 @@ Rounding::Rounding(DType t, double scale) {
         for (int i = 0; i < kDTypeCount; ++i) {
             const auto d = static_cast<DType>(i);
             int mantissa = 52, emin = -1022, emax = 1023;
-            if (d == DType::F16) { mantissa = 10; emin = -14; emax = 15; }
-            if (d == DType::BF16) { mantissa = 7; emin = -126; emax = 127; }
-            if (d == DType::F32) { mantissa = 23; emin = -126; emax = 127; }
+            if (d == DType::F16) {
+                mantissa = 10;
+                emin = -14;
+                emax = 15;
+            }
+            if (d == DType::BF16) {
+                mantissa = 7;
+                emin = -126;
+                emax = 127;
+            }
+            if (d == DType::F32) {
+                mantissa = 23;
+                emin = -126;
+                emax = 127;
+            }
             r[i].type = d;
             r[i].unit = unit_roundoff(d);
             r[i].tiny = std::fmax(std::ldexp(1.0, emin - mantissa - 1), 0x1p-1074);
@@ -214,20 +245,32 @@ BoundedInt apply_bounded(Fn f, const BoundedInt* a, DType t) {
     const int n = math::info(f).arity;
     int64_t v[3];
     double e = 0;
-    for (int i = 0; i < n; ++i) { v[i] = a[i].v; e += a[i].e; }
+    for (int i = 0; i < n; ++i) {
+        v[i] = a[i].v;
+        e += a[i].e;
+    }
     const int64_t r = math::apply_int(f, {v, static_cast<size_t>(n)}, t);
     if (e == 0) return {r, 0};
     const double x = int_value(v[0], t), y = n > 1 ? int_value(v[1], t) : 0;
     switch (f) {
-        case Fn::Neg: case Fn::Abs: case Fn::Add: case Fn::Sub: break;
+        case Fn::Neg:
+        case Fn::Abs:
+        case Fn::Add:
+        case Fn::Sub: break;
         case Fn::Mul: e = std::fabs(x) * a[1].e + std::fabs(y) * a[0].e + a[0].e * a[1].e; break;
-        case Fn::Min: case Fn::Max: return {r, std::fmax(a[0].e, a[1].e)};
-        case Fn::Not: case Fn::Xor: return {r, 1};
+        case Fn::Min:
+        case Fn::Max: return {r, std::fmax(a[0].e, a[1].e)};
+        case Fn::Not:
+        case Fn::Xor: return {r, 1};
         case Fn::And: return {r, (!v[0] && a[0].e == 0) || (!v[1] && a[1].e == 0) ? 0.0 : 1.0};
         case Fn::Or: return {r, (v[0] && a[0].e == 0) || (v[1] && a[1].e == 0) ? 0.0 : 1.0};
         case Fn::Sign: return {r, std::fabs(x) > e ? 0.0 : 2.0};
-        case Fn::Eq: case Fn::Ne: case Fn::Lt: case Fn::Le: case Fn::Gt: case Fn::Ge:
-            return {r, std::fabs(x - y) > e ? 0.0 : 1.0};
+        case Fn::Eq:
+        case Fn::Ne:
+        case Fn::Lt:
+        case Fn::Le:
+        case Fn::Gt:
+        case Fn::Ge: return {r, std::fabs(x - y) > e ? 0.0 : 1.0};
         default: return {r, kInf};
     }
     // Within reach of a wrap, the value may be anything.
@@ -281,7 +324,8 @@ BoundedInt float_to_int(Bounded x, DType to) {
     const int64_t r = math::saturate_to(x.v, to);
     if (x.e == 0 || (x.v == 0 && x.e < 0x1p-149)) return {r, 0};
     if (std::isinf(x.e)) return {r, kInf};
-    const double lo = int_value(math::saturate_to(x.v - x.e, to), to), hi = int_value(math::saturate_to(x.v + x.e, to), to);
+    const double lo = int_value(math::saturate_to(x.v - x.e, to), to),
+                 hi = int_value(math::saturate_to(x.v + x.e, to), to);
     const double v = int_value(r, to);
     if (to == DType::Bool) return {r, std::fabs(x.v) <= x.e ? 1.0 : 0.0};
     return {r, std::fmax(hi - v, v - lo)};

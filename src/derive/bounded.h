@@ -9,8 +9,8 @@
 
 namespace opwright::derive {
 
-// The kernel holds something within e of v. e = 0: exactly v, the sign of a zero included; e = inf: nothing is known (it
-// may hold infinity or NaN too). A NaN with e = 0 is surely NaN, an infinity with e = 0 surely that infinity.
+// The kernel holds something within e of v. e = 0: exactly v, the sign of a zero included; e = inf: nothing is known
+// (it may hold infinity or NaN too). A NaN with e = 0 is surely NaN, an infinity with e = 0 surely that infinity.
 struct Bounded {
     double v = 0, e = 0;
 };
@@ -39,13 +39,31 @@ struct Rounding {
         return 2 * ulps * m + (ulps > 0.5 ? 2 : 1) * reference * std::fabs(r);
     }
     bool in_range(Bounded x) const { return std::fabs(x.v) + x.e <= highest; }
-    // A zero that is no other number, but whose sign is unknown, is {0, tiny}: no other value of the type is within tiny.
+    // A zero that is no other number, but whose sign is unknown, is {0, tiny}: no other value of the type is within
+    // tiny.
     bool is_zero(Bounded x) const { return x.v == 0 && x.e <= tiny; }
     // An f64 product beyond the range, which a fused addition may still bring back: {inf, 1}, since no double holds it.
     static bool overflown(Bounded x) { return std::isinf(x.v) && x.e > 0 && std::isfinite(x.e); }
     // What a register of this type holds: an infinity where the value surely overflows, anything where it may.
     Bounded settle(Bounded x) const;
 };
+
+// Whether a correctly rounded operation on exact operands delivers r without error: r is a number of the type (to f64
+// the reference rounds as the kernel does, so that the error itself is looked at). Add, Sub, Mul, Div and Sqrt only.
+inline bool is_exact(math::Fn f, double a, double b, double r, const Rounding& c) {
+    if (c.type != DType::F64) return static_cast<double>(static_cast<float>(r)) == r;
+    switch (f) {
+        case math::Fn::Sub: b = -b; [[fallthrough]];
+        case math::Fn::Add: {
+            const double z = r - a;
+            return (a - (r - z)) + (b - z) == 0;
+        }
+        case math::Fn::Mul: return std::fma(a, b, -r) == 0;
+        case math::Fn::Div: return std::fma(r, b, -a) == 0;
+        case math::Fn::Sqrt: return std::fma(r, r, -a) == 0;
+        default: return false;
+    }
+}
 
 // Functions that deliver a float of a type that computes as `c` rounds (not Select, which has its own form).
 Bounded apply_bounded(math::Fn f, const Bounded* a, const Rounding& c);
@@ -60,7 +78,7 @@ BoundedInt select_bounded(BoundedInt c, BoundedInt a, BoundedInt b);
 Bounded round_bounded(Bounded x, DType from, DType to, bool elide, double scale);
 BoundedInt float_to_int(Bounded x, DType to);
 Bounded int_to_float(BoundedInt x, DType from, DType to, double scale);
-BoundedInt int_to_int(BoundedInt x, DType from, DType to);   // saturates
+BoundedInt int_to_int(BoundedInt x, DType from, DType to);  // saturates
 BoundedInt wrap_bounded(BoundedInt x, DType to);
 // Bits of v as the float type t holds it, and back.
 int64_t bits_of(double v, DType t);

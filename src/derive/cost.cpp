@@ -67,7 +67,9 @@ private:
         // reduction has points of its own.
         if (!counted_.insert({id, e.kind == ExprKind::Reduce ? Vars{} : scopes.back().points}).second) return;
         switch (e.kind) {
-            case ExprKind::Literal: case ExprKind::Index: case ExprKind::Size: return;
+            case ExprKind::Literal:
+            case ExprKind::Index:
+            case ExprKind::Size: return;
             case ExprKind::Load: {
                 const size_t rank = p_.tensors[e.ref].shape.size();
                 for (size_t d = 0; d < rank; ++d) index(e.args[d]);
@@ -88,7 +90,10 @@ private:
                 }
                 for (ExprId a : e.args) value(a, scopes);
                 return;
-            case ExprKind::Cast: case ExprKind::Wrap: case ExprKind::Bitcast: case ExprKind::Scan:
+            case ExprKind::Cast:
+            case ExprKind::Wrap:
+            case ExprKind::Bitcast:
+            case ExprKind::Scan:
                 for (ExprId a : e.args) value(a, scopes);
                 return;
             case ExprKind::Reduce: {
@@ -115,7 +120,8 @@ private:
     bool is_position(ExprId id) {
         if (auto it = position_.find(id); it != position_.end()) return it->second;
         const Expr& e = p_.expr(id);
-        bool r = !is_float(e.dtype) && e.kind != ExprKind::Load && e.kind != ExprKind::Reduce && e.kind != ExprKind::Scan;
+        bool r =
+            !is_float(e.dtype) && e.kind != ExprKind::Load && e.kind != ExprKind::Reduce && e.kind != ExprKind::Scan;
         if (e.kind != ExprKind::Inside)
             for (ExprId a : e.args) r = r && is_position(a);
         position_.emplace(id, r);
@@ -156,7 +162,10 @@ private:
 std::string short_number(double v) {
     constexpr const char* units[] = {"", " k", " M", " G", " T", " P"};
     int u = 0;
-    while (v >= 1000 && u < 5) { v /= 1000; ++u; }
+    while (v >= 1000 && u < 5) {
+        v /= 1000;
+        ++u;
+    }
     return u == 0 ? fmt::format("{:.0f}", v) : fmt::format("{:.3g}{}", v, units[u]);
 }
 }  // namespace

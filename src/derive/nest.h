@@ -26,7 +26,7 @@ struct Store {
     bool output = false;
     std::vector<double> v, e, t;  // value, bound (empty: exact), sum of |terms| (empty: |v|)
     std::vector<int64_t> i;
-    bool wild = false;            // some value is not finite, beyond the type's range, or without a bound
+    bool wild = false;  // some value is not finite, beyond the type's range, or without a bound
 
     Store(std::string name, DType t, Shape s);
     double bound(int64_t k) const { return e.empty() ? 0 : e[k]; }
@@ -42,15 +42,33 @@ struct Access {
     int store = -1;
     std::vector<Dim> dims;
     math::Outside outside = math::Outside::Error;
-    bool proved = false;                         // every dim affine and inside for all values of the variables
-    Dim flat;                                    // of a proved access: the offset
+    bool proved = false;  // every dim affine and inside for all values of the variables
+    Dim flat;             // of a proved access: the offset
 };
 
 enum class Do : uint8_t {
-    Index, Load, Inside, Float, Test, Int, Select, FloatToFloat, FloatToInt, IntToFloat, IntToInt, Wrap, FloatBits,
+    Index,
+    Load,
+    Inside,
+    Float,
+    Test,
+    Int,
+    Select,
+    FloatToFloat,
+    FloatToInt,
+    IntToFloat,
+    IntToInt,
+    Wrap,
+    FloatBits,
     BitsToFloat,
     // sums of |terms| along the way from the outermost sum to the result: plain doubles
-    TermsLoad, TermsAbs, TermsAdd, TermsMul, TermsDiv, TermsMax, TermsSelect,
+    TermsLoad,
+    TermsAbs,
+    TermsAdd,
+    TermsMul,
+    TermsDiv,
+    TermsMax,
+    TermsSelect,
 };
 struct Step {
     Do what = Do::Index;
@@ -58,7 +76,7 @@ struct Step {
     DType type = DType::F32, from = DType::F32;
     int to = -1, a = -1, b = -1, c = -1;  // registers; Index: a is the variable's place; Load: c is the fill
     int access = -1;
-    bool flush = false;                   // Float: subnormal operands count as zero
+    bool flush = false;  // Float: subnormal operands may count as zero
 };
 
 struct Register {
@@ -70,19 +88,19 @@ struct Register {
 enum class NestKind : uint8_t { Map, Reduce, Scan };
 struct Nest {
     NestKind kind = NestKind::Map;
-    std::vector<math::VarId> vars;               // the points' variables, then those reduced or scanned over
+    std::vector<math::VarId> vars;  // the points' variables, then those reduced or scanned over
     std::vector<int64_t> extents;
-    size_t points = 0;                           // how many of vars are the points'
+    size_t points = 0;  // how many of vars are the points'
     std::vector<Register> registers;
     std::vector<Step> code;
     std::vector<Access> accesses;
-    int body = -1, condition = -1, terms = -1;   // registers
-    int target = -1;                             // store
+    int body = -1, condition = -1, terms = -1;  // registers
+    int target = -1;                            // store
     math::ReduceOp reduce = math::ReduceOp::Sum;
-    DType dtype = DType::F32;                    // of the accumulator
+    DType dtype = DType::F32;  // of the accumulator
     DType body_type = DType::F32;
     bool exclusive = false, backward = false;
-    Access at;                                   // where Map and Scan write
+    Access at;  // where Map and Scan write
     math::Update update = math::Update::Set;
     Span span;
 

@@ -13,7 +13,8 @@ bool is_sum(const Expr& e) { return e.kind == ExprKind::Reduce && e.reduce == Re
 
 class EquationPlan {
 public:
-    EquationPlan(const Program& p, const SymValues& v, bool flush_factors, std::vector<Store>& stores, std::vector<Nest>& nests)
+    EquationPlan(const Program& p, const SymValues& v, bool flush_factors, std::vector<Store>& stores,
+                 std::vector<Nest>& nests)
         : p_(p), values_(v), flush_factors_(flush_factors), stores_(stores), nests_(nests) {}
 
     void run(const Equation& q) {
@@ -63,8 +64,10 @@ private:
             Register r;
             r.is_float = floating;
             r.exact = exact;
-            if (floating) r.v.resize(kLanes);
-            else r.i.resize(kLanes);
+            if (floating)
+                r.v.resize(kLanes);
+            else
+                r.i.resize(kLanes);
             r.e.resize(kLanes);
             nest.registers.push_back(std::move(r));
             return static_cast<int>(nest.registers.size()) - 1;
@@ -104,7 +107,8 @@ private:
             const bool floating = is_float(e.dtype);
             switch (e.kind) {
                 case ExprKind::Literal: return floating ? constant(e.number) : constant(e.integer);
-                case ExprKind::Index: return emit({.what = Do::Index, .type = DType::I64, .a = place(e.ref)}, false, true);
+                case ExprKind::Index:
+                    return emit({.what = Do::Index, .type = DType::I64, .a = place(e.ref)}, false, true);
                 case ExprKind::Size: return constant(plan.value(e.sym));
                 case ExprKind::Load: return load(e);
                 case ExprKind::Inside: {
@@ -124,7 +128,8 @@ private:
                     const DType from = p().expr(e.args[0]).dtype;
                     const int a = reg(e.args[0]);
                     const Do what = is_float(from) ? Do::FloatBits : floating ? Do::BitsToFloat : Do::Wrap;
-                    const int bits = emit({.what = what, .type = e.dtype, .from = from, .a = a}, floating && what != Do::FloatBits, false);
+                    const int bits = emit({.what = what, .type = e.dtype, .from = from, .a = a},
+                                          floating && what != Do::FloatBits, false);
                     if (!(floating && is_float(from))) return bits;
                     return emit({.what = Do::BitsToFloat, .type = e.dtype, .from = from, .a = bits}, true, false);
                 }
@@ -144,7 +149,10 @@ private:
                 ex &= exact(a[i]);
             }
             const FnInfo& f = info(e.fn);
-            const Do what = e.fn == Fn::Select ? Do::Select : !is_float(t) ? Do::Int : f.bool_result ? Do::Test : Do::Float;
+            const Do what = e.fn == Fn::Select ? Do::Select
+                            : !is_float(t)     ? Do::Int
+                            : f.bool_result    ? Do::Test
+                                               : Do::Float;
             if (what == Do::Float) ex &= f.ulps == 0;
             return emit({.what = what, .fn = e.fn, .type = t, .a = a[0], .b = a[1], .c = a[2]}, is_float(e.dtype), ex);
         }
@@ -212,9 +220,12 @@ private:
             for (const Dim& d : a.dims) {
                 a.flat.constant += d.constant * d.stride;
                 for (auto& [v, c] : d.terms) {
-                    auto it = std::find_if(a.flat.terms.begin(), a.flat.terms.end(), [v = v](auto& t) { return t.first == v; });
-                    if (it == a.flat.terms.end()) a.flat.terms.emplace_back(v, c * d.stride);
-                    else it->second += c * d.stride;
+                    auto it = std::find_if(a.flat.terms.begin(), a.flat.terms.end(),
+                                           [v = v](auto& t) { return t.first == v; });
+                    if (it == a.flat.terms.end())
+                        a.flat.terms.emplace_back(v, c * d.stride);
+                    else
+                        it->second += c * d.stride;
                 }
             }
         }
@@ -255,8 +266,10 @@ private:
             if (auto it = sums.find(id); it != sums.end()) return it->second;
             const Expr& e = p().expr(id);
             bool r = false;
-            if (is_sum(e)) r = true;
-            else if (e.kind == ExprKind::Load) r = !plan.stores_[e.ref].t.empty();
+            if (is_sum(e))
+                r = true;
+            else if (e.kind == ExprKind::Load)
+                r = !plan.stores_[e.ref].t.empty();
             else if (is_float(e.dtype) && (e.kind == ExprKind::Cast || (e.kind == ExprKind::Call && passes(e.fn))))
                 for (size_t i = e.fn == Fn::Select && e.kind == ExprKind::Call ? 1 : 0; i < e.args.size(); ++i)
                     r |= is_float(p().expr(e.args[i]).dtype) && has_sum(e.args[i]);
@@ -275,22 +288,29 @@ private:
                 const int a = terms(e.args[i]), b = terms(e.args[j]);
                 return emit({.what = what, .a = a, .b = b}, true, false);
             };
-            if (!has_sum(id)) r = emit({.what = Do::TermsAbs, .a = reg(id)}, true, false);
-            else if (is_sum(e)) r = table_load(id, Do::TermsLoad);
+            if (!has_sum(id))
+                r = emit({.what = Do::TermsAbs, .a = reg(id)}, true, false);
+            else if (is_sum(e))
+                r = table_load(id, Do::TermsLoad);
             else if (e.kind == ExprKind::Load) {
                 const int v = reg(id);  // makes the access
-                const auto s = std::find_if(nest.code.begin(), nest.code.end(), [v](const Step& x) { return x.to == v; });
+                const auto s =
+                    std::find_if(nest.code.begin(), nest.code.end(), [v](const Step& x) { return x.to == v; });
                 r = emit({.what = Do::TermsLoad, .c = s->c, .access = s->access}, true, false);
-            } else if (e.kind == ExprKind::Cast || e.args.size() == 1) r = terms(e.args[0]);
-            else if (e.fn == Fn::Add || e.fn == Fn::Sub) r = two(Do::TermsAdd, 0, 1);
-            else if (e.fn == Fn::Mul) r = two(Do::TermsMul, 0, 1);
+            } else if (e.kind == ExprKind::Cast || e.args.size() == 1)
+                r = terms(e.args[0]);
+            else if (e.fn == Fn::Add || e.fn == Fn::Sub)
+                r = two(Do::TermsAdd, 0, 1);
+            else if (e.fn == Fn::Mul)
+                r = two(Do::TermsMul, 0, 1);
             else if (e.fn == Fn::Div) {
                 const int a = terms(e.args[0]), b = reg(e.args[1]);
                 r = emit({.what = Do::TermsDiv, .a = a, .b = b}, true, false);
             } else if (e.fn == Fn::Select) {
                 const int a = terms(e.args[1]), b = terms(e.args[2]);
                 r = emit({.what = Do::TermsSelect, .a = reg(e.args[0]), .b = a, .c = b}, true, false);
-            } else r = two(Do::TermsMax, 0, 1);
+            } else
+                r = two(Do::TermsMax, 0, 1);
             terms_memo.emplace(id, r);
             return r;
         }
@@ -330,7 +350,8 @@ private:
         if (flush_factors_ && is_sum(e))
             for (Step& s : n.code) s.flush = s.to == n.body && s.what == Do::Float && s.fn == Fn::Mul;
         if (e.args.size() > 1) n.condition = b.reg(e.args[1]);
-        const bool exact = !is_float(e.dtype) && n.registers[n.body].exact && (n.condition < 0 || n.registers[n.condition].exact);
+        const bool exact =
+            !is_float(e.dtype) && n.registers[n.body].exact && (n.condition < 0 || n.registers[n.condition].exact);
         Store s("", e.dtype, Shape(n.extents.begin(), n.extents.begin() + static_cast<int64_t>(n.points)));
         // Storage is allocated when the nest runs, but the shape of what it holds is known to its readers now.
         if (!exact) s.e.resize(1);

@@ -21,7 +21,8 @@ int64_t resolve(int64_t i, int64_t n, Outside o) {
     if (n == 0) return -1;
     const auto floor_mod = [](int64_t a, int64_t b) { return (a % b + b) % b; };
     switch (o) {
-        case Outside::Error: case Outside::Value: return -1;
+        case Outside::Error:
+        case Outside::Value: return -1;
         case Outside::Clamp: return i < 0 ? 0 : n - 1;
         case Outside::Wrap: return floor_mod(i, n);
         case Outside::Reflect: {
@@ -40,7 +41,12 @@ int64_t resolve(int64_t i, int64_t n, Outside o) {
 class Runner {
 public:
     Runner(const Program& p, Nest& n, double scale, std::vector<Store>& stores)
-        : p_(p), n_(n), scale_(scale), stores_(stores), index_(n.vars.size()), fixed_(n.vars.size()),
+        : p_(p),
+          n_(n),
+          scale_(scale),
+          stores_(stores),
+          index_(n.vars.size()),
+          fixed_(n.vars.size()),
           varies_(n.vars.size(), true) {
         for (int t = 0; t < kDTypeCount; ++t) rounding_.emplace_back(compute_type(static_cast<DType>(t)), scale);
     }
@@ -59,8 +65,9 @@ private:
     Register& reg(int r) { return n_.registers[r]; }
     const Rounding& rounding(DType t) const { return rounding_[static_cast<int>(t)]; }
 
-    // ---- lanes -------------------------------------------------------------------------------------------------------
-    // Sets the lanes of variables first..last-1 to `count` consecutive points from `start`, row-major.
+    // ---- lanes
+    // ------------------------------------------------------------------------------------------------------- Sets the
+    // lanes of variables first..last-1 to `count` consecutive points from `start`, row-major.
     void fill(size_t first, size_t last, int64_t start, int64_t count) {
         if (first + 1 == last) {
             for (int64_t l = 0; l < count; ++l) index_[first][l] = start + l;
@@ -103,8 +110,10 @@ private:
         Lanes at;
         for (size_t d = 0; d < a.dims.size(); ++d) {
             const Dim& dim = a.dims[d];
-            if (dim.reg < 0) affine_lanes(dim, count, at);
-            else std::copy_n(reg(dim.reg).i.begin(), count, at.begin());
+            if (dim.reg < 0)
+                affine_lanes(dim, count, at);
+            else
+                std::copy_n(reg(dim.reg).i.begin(), count, at.begin());
             for (int64_t l = 0; l < count; ++l) {
                 if (dim.reg >= 0 && reg(dim.reg).e[l] > 0) doubt[l] = true;
                 if (to[l] < 0) continue;
@@ -117,15 +126,18 @@ private:
     void outside(const Access& a, size_t dim, int64_t index, int64_t lane, bool writes) {
         if (error_) return;
         Diagnostic d(fmt::format("operator {} {} {} outside: the index of dim {} is {}, and the extent is {}", p_.name,
-                                 writes ? "writes" : "reads", stores_[a.store].name, dim, index, a.dims[dim].extent), n_.span);
+                                 writes ? "writes" : "reads", stores_[a.store].name, dim, index, a.dims[dim].extent),
+                     n_.span);
         std::string where;
         for (size_t v = 0; v < n_.vars.size(); ++v)
-            where += fmt::format("{}{} = {}", v ? ", " : "", p_.vars[n_.vars[v]].name, value_of(static_cast<int>(v), lane));
+            where +=
+                fmt::format("{}{} = {}", v ? ", " : "", p_.vars[n_.vars[v]].name, value_of(static_cast<int>(v), lane));
         if (!where.empty()) d.with_note("at " + where);
         error_ = d.with_next("Give indices inside the tensor, or say what lies outside, as in 'outside clamp'.");
     }
 
-    // ---- steps -------------------------------------------------------------------------------------------------------
+    // ---- steps
+    // -------------------------------------------------------------------------------------------------------
     void run_code(int64_t count) {
         for (const Step& s : n_.code) {
             step(s, count);
@@ -156,7 +168,8 @@ private:
                 }
                 break;
             case Do::FloatToInt:
-                for (int64_t l = 0; l < n; ++l) put(r, l, float_to_int(rounding(s.from).settle({a->v[l], a->e[l]}), s.type));
+                for (int64_t l = 0; l < n; ++l)
+                    put(r, l, float_to_int(rounding(s.from).settle({a->v[l], a->e[l]}), s.type));
                 break;
             case Do::IntToFloat:
                 r.wild = false;
@@ -174,7 +187,9 @@ private:
                 break;
             case Do::FloatBits:
                 for (int64_t l = 0; l < n; ++l)
-                    put(r, l, BoundedInt{wrap_to(bits_of(a->v[l], s.from), s.type), a->e[l] > 0 || std::isnan(a->v[l]) ? kInf : 0});
+                    put(r, l,
+                        BoundedInt{wrap_to(bits_of(a->v[l], s.from), s.type),
+                                   a->e[l] > 0 || std::isnan(a->v[l]) ? kInf : 0});
                 break;
             case Do::BitsToFloat:
                 r.wild = false;
@@ -182,12 +197,24 @@ private:
                     put(r, l, Bounded{from_bits(a->i[l], s.type), a->e[l] > 0 ? kInf : 0}, rounding(s.type));
                 break;
             case Do::TermsLoad: load(s, n, r, c); break;
-            case Do::TermsAbs: for (int64_t l = 0; l < n; ++l) r.v[l] = std::fabs(a->v[l]); break;
-            case Do::TermsAdd: for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] + b->v[l]; break;
-            case Do::TermsMul: for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] * b->v[l]; break;
-            case Do::TermsDiv: for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] / std::fabs(b->v[l]); break;
-            case Do::TermsMax: for (int64_t l = 0; l < n; ++l) r.v[l] = std::max(a->v[l], b->v[l]); break;
-            case Do::TermsSelect: for (int64_t l = 0; l < n; ++l) r.v[l] = a->i[l] ? b->v[l] : c->v[l]; break;
+            case Do::TermsAbs:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = std::fabs(a->v[l]);
+                break;
+            case Do::TermsAdd:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] + b->v[l];
+                break;
+            case Do::TermsMul:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] * b->v[l];
+                break;
+            case Do::TermsDiv:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = a->v[l] / std::fabs(b->v[l]);
+                break;
+            case Do::TermsMax:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = std::max(a->v[l], b->v[l]);
+                break;
+            case Do::TermsSelect:
+                for (int64_t l = 0; l < n; ++l) r.v[l] = a->i[l] ? b->v[l] : c->v[l];
+                break;
         }
     }
     static void put(Register& r, int64_t l, Bounded x, const Rounding& c) {
@@ -233,7 +260,8 @@ private:
             Bounded x = k < 0 ? Bounded{fill->v[l], fill->e[l]} : Bounded{t.v[k], t.bound(k)};
             if (x.e < 0 || doubt[l]) x.e = kInf;
             // Whether an intermediate of a 16-bit type overflowed depends on whether it was stored or fused.
-            if (k >= 0 && t.output && size_of(t.dtype) == 2 && !Rounding(t.dtype).in_range(x) && std::isfinite(x.v)) x.e = kInf;
+            if (k >= 0 && t.output && size_of(t.dtype) == 2 && !Rounding(t.dtype).in_range(x) && std::isfinite(x.v))
+                x.e = kInf;
             r.wild |= std::isinf(x.e);
             r.v[l] = x.v;
             r.e[l] = x.e;
@@ -255,13 +283,15 @@ private:
         }
     }
 
-    // f delivers {value, propagated error}; the rounding of the result is added here. False if a lane left the plain case.
+    // f delivers {value, propagated error}; the rounding of the result is added here. False if a lane left the plain
+    // case.
     template <class F>
-    static bool plain(int64_t n, Register& r, const Register& a, const Register& b, const Rounding& c, double ulps, F f) {
+    static bool plain(Fn fn, int64_t n, Register& r, const Register& a, const Register& b, const Rounding& c, F f) {
         bool good = true;
         for (int64_t l = 0; l < n; ++l) {
             const Bounded x = f(a.v[l], a.e[l], b.v[l], b.e[l]);
-            double e = x.e + c.error(std::fabs(x.v) + x.e, ulps);
+            double e = x.e;
+            if (e > 0 || !is_exact(fn, a.v[l], b.v[l], x.v, c)) e += c.error(std::fabs(x.v) + x.e);
             if (e == 0 && a.e[l] + b.e[l] > 0) e = c.tiny;  // a zero times a zero of unknown sign
             r.v[l] = x.v;
             r.e[l] = e;
@@ -275,22 +305,29 @@ private:
             bool done = false;
             switch (s.fn) {
                 case Fn::Neg:
-                    for (int64_t l = 0; l < n; ++l) { r.v[l] = -a.v[l]; r.e[l] = a.e[l]; }
+                    for (int64_t l = 0; l < n; ++l) {
+                        r.v[l] = -a.v[l];
+                        r.e[l] = a.e[l];
+                    }
                     done = true;
                     break;
                 case Fn::Add:
-                    done = plain(n, r, a, *b, c, 0.5, [](double x, double ex, double y, double ey) { return Bounded{x + y, ex + ey}; });
+                    done = plain(s.fn, n, r, a, *b, c,
+                                 [](double x, double ex, double y, double ey) { return Bounded{x + y, ex + ey}; });
                     break;
                 case Fn::Sub:
-                    done = plain(n, r, a, *b, c, 0.5, [](double x, double ex, double y, double ey) { return Bounded{x - y, ex + ey}; });
+                    done = plain(s.fn, n, r, a, *b, c,
+                                 [](double x, double ex, double y, double ey) { return Bounded{x - y, ex + ey}; });
                     break;
                 case Fn::Mul:
                     // A product of nonzero factors is 0 only where double itself underflows: left to the general form.
-                    done = s.type != DType::F64 && plain(n, r, a, *b, c, 0.5, [](double x, double ex, double y, double ey) {
-                        return Bounded{x * y, std::fabs(x) * ey + std::fabs(y) * ex + ex * ey};
-                    });
+                    done = s.type != DType::F64 &&
+                           plain(s.fn, n, r, a, *b, c, [](double x, double ex, double y, double ey) {
+                               return Bounded{x * y, std::fabs(x) * ey + std::fabs(y) * ex + ex * ey};
+                           });
                     break;
-                case Fn::Max: case Fn::Min: {
+                case Fn::Max:
+                case Fn::Min: {
                     const bool up = s.fn == Fn::Max;
                     for (int64_t l = 0; l < n; ++l) {
                         const double x = a.v[l], y = b->v[l];
@@ -311,11 +348,10 @@ private:
         }
         r.wild = false;
         for (int64_t l = 0; l < n; ++l) {
-            Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
-            if (s.flush)
-                for (Bounded& y : x)
-                    if (std::fabs(y.v) < c.tiny / c.unit) y.v = std::copysign(0.0, y.v);
-            put(r, l, apply_bounded(s.fn, x, c), c);
+            const Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
+            Bounded y = apply_bounded(s.fn, x, c);
+            if (s.flush && std::fmin(std::fabs(x[0].v), std::fabs(x[1].v)) < c.tiny / c.unit) y.e += std::fabs(y.v);
+            put(r, l, y, c);
         }
     }
     void test_step(const Step& s, int64_t n, Register& r, const Register& a, const Register* b) {
@@ -357,8 +393,9 @@ private:
         }
     }
 
-    // ---- results -----------------------------------------------------------------------------------------------------
-    // What the type of the target keeps of x: the rounding of a 16-bit store, exact where x is.
+    // ---- results
+    // ----------------------------------------------------------------------------------------------------- What the
+    // type of the target keeps of x: the rounding of a 16-bit store, exact where x is.
     Bounded stored(Bounded x, const Store& t) const {
         if (size_of(t.dtype) != 2 || !std::isfinite(x.v) || std::isinf(x.e)) return x;
         if (!t.output) return round_bounded(x, compute_type(t.dtype), t.dtype, true, scale_);
@@ -384,10 +421,14 @@ private:
     void map() {
         Store& t = stores_[n_.target];
         t.e.resize(t.size);
-        if (n_.terms >= 0 && n_.update == Update::Set) t.t.resize(t.size);
-        else if (!t.t.empty()) t.t.clear();  // terms of updated tensors are not kept
+        if (n_.terms >= 0 && n_.update == Update::Set)
+            t.t.resize(t.size);
+        else if (!t.t.empty())
+            t.t.clear();  // terms of updated tensors are not kept
         const bool combine = n_.update != Update::Set && n_.update != Update::Overwrite;
-        if (combine) return is_float(t.dtype) ? (n_.update == Update::Add ? update<Sums>(t) : update<Floats>(t)) : update<Ints>(t);
+        if (combine)
+            return is_float(t.dtype) ? (n_.update == Update::Add ? update<Sums>(t) : update<Floats>(t))
+                                     : update<Ints>(t);
         if (is_float(t.dtype) && n_.update == Update::Set) t.wild = false;
         bool anything = false;  // written through an uncertain index: it may be anywhere
         each_strip([&](int64_t, int64_t count, const Lanes& at, const std::array<bool, kLanes>& doubt) {
@@ -395,8 +436,10 @@ private:
             for (int64_t l = 0; l < count; ++l) {
                 anything |= doubt[l];
                 if (at[l] < 0) continue;
-                if (r.is_float) write(t, at[l], lane_float(r, l));
-                else write(t, at[l], lane_int(r, l));
+                if (r.is_float)
+                    write(t, at[l], lane_float(r, l));
+                else
+                    write(t, at[l], lane_int(r, l));
                 if (!t.t.empty()) t.t[at[l]] = reg(n_.terms).v[l];
             }
         });
@@ -424,11 +467,14 @@ private:
         if (std::all_of(t.e.begin(), t.e.end(), [](double e) { return e == 0; })) t.e.clear();
     }
 
-    // ---- accumulators of the three kinds behind one interface -----------------------------------------------------------
+    // ---- accumulators of the three kinds behind one interface
+    // -----------------------------------------------------------
     struct Sums {
         SumAccumulator a;
         Sums(ReduceOp, DType, const Rounding&) {}
-        void add(const Register& r, int64_t l, int64_t) { r.wild ? a.add_wild({r.v[l], r.e[l]}) : a.add({r.v[l], r.e[l]}); }
+        void add(const Register& r, int64_t l, int64_t) {
+            r.wild ? a.add_wild({r.v[l], r.e[l]}) : a.add({r.v[l], r.e[l]});
+        }
         void old(const Store& t, int64_t k) { a.add_wild({t.v[k], t.bound(k)}); }
         void maybe(const Register& r, int64_t l) { a.add_wild({0, std::fabs(r.v[l]) + r.e[l]}); }
         void merge(const Sums& o) { a.merge(o.a); }
@@ -440,7 +486,10 @@ private:
         Floats(ReduceOp op, DType, const Rounding& c) : a(op, c) {}
         void add(const Register& r, int64_t l, int64_t position) { a.add({r.v[l], r.e[l]}, position); }
         void old(const Store& t, int64_t k) { a.add({t.v[k], t.bound(k)}, 0); }
-        void maybe(const Register& r, int64_t l) { a.doubt(); a.add({r.v[l], r.e[l]}, 0); }
+        void maybe(const Register& r, int64_t l) {
+            a.doubt();
+            a.add({r.v[l], r.e[l]}, 0);
+        }
         void merge(const Floats& o) { a.merge(o.a); }
         Bounded result(double, ReduceOp, const Rounding&) const { return a.result(); }
         double terms() const { return 0; }
@@ -449,7 +498,10 @@ private:
         FloatAccumulator a;
         Indices(ReduceOp op, DType, const Rounding& c) : a(op, c) {}
         void add(const Register& r, int64_t l, int64_t position) { a.add({r.v[l], r.e[l]}, position); }
-        void maybe(const Register& r, int64_t l) { a.doubt(); a.add({r.v[l], r.e[l]}, 0); }
+        void maybe(const Register& r, int64_t l) {
+            a.doubt();
+            a.add({r.v[l], r.e[l]}, 0);
+        }
         void merge(const Indices& o) { a.merge(o.a); }
         BoundedInt result(double, ReduceOp, const Rounding&) const { return a.index(); }
         double terms() const { return 0; }
@@ -459,7 +511,10 @@ private:
         Ints(ReduceOp op, DType t, const Rounding&) : a(op, t) {}
         void add(const Register& r, int64_t l, int64_t position) { a.add({r.i[l], r.e[l]}, position); }
         void old(const Store& t, int64_t k) { a.add({t.i[k], t.bound(k)}, 0); }
-        void maybe(const Register& r, int64_t l) { a.doubt(); a.add({r.i[l], r.e[l]}, 0); }
+        void maybe(const Register& r, int64_t l) {
+            a.doubt();
+            a.add({r.i[l], r.e[l]}, 0);
+        }
         void merge(const Ints& o) { a.merge(o.a); }
         BoundedInt result(double, ReduceOp, const Rounding&) const { return a.result(); }
         double terms() const { return 0; }
@@ -470,7 +525,9 @@ private:
             case Update::Mul: return ReduceOp::Prod;
             case Update::Max: return ReduceOp::Max;
             case Update::Min: return ReduceOp::Min;
-            case Update::Add: case Update::Set: case Update::Overwrite: break;
+            case Update::Add:
+            case Update::Set:
+            case Update::Overwrite: break;
         }
         return ReduceOp::Sum;
     }
@@ -504,9 +561,12 @@ private:
         Store& t = stores_[n_.target];
         t.e.resize(t.size);
         t.wild = false;
-        if (!is_float(t.dtype)) scan_as<Ints>(t);
-        else if (n_.reduce == ReduceOp::Sum) scan_as<Sums>(t);
-        else scan_as<Floats>(t);
+        if (!is_float(t.dtype))
+            scan_as<Ints>(t);
+        else if (n_.reduce == ReduceOp::Sum)
+            scan_as<Sums>(t);
+        else
+            scan_as<Floats>(t);
         finish(t, false);
     }
     template <class Acc>
@@ -537,15 +597,21 @@ private:
 
     void reduce() {
         Store& t = stores_[n_.target];
-        if (is_float(t.dtype)) t.v.resize(t.size);
-        else t.i.resize(t.size);
+        if (is_float(t.dtype))
+            t.v.resize(t.size);
+        else
+            t.i.resize(t.size);
         if (!t.e.empty()) t.e.resize(t.size);
         if (!t.t.empty()) t.t.resize(t.size);
         const bool floats = reg(n_.body).is_float;
-        if (!floats) reduce_as<Ints>(t);
-        else if (is_arg(n_.reduce)) reduce_as<Indices>(t);
-        else if (n_.reduce == ReduceOp::Sum) reduce_as<Sums>(t);
-        else reduce_as<Floats>(t);
+        if (!floats)
+            reduce_as<Ints>(t);
+        else if (is_arg(n_.reduce))
+            reduce_as<Indices>(t);
+        else if (n_.reduce == ReduceOp::Sum)
+            reduce_as<Sums>(t);
+        else
+            reduce_as<Floats>(t);
     }
     template <class Acc>
     void accumulate(Acc& acc, int64_t l, int64_t position) {
@@ -613,8 +679,8 @@ private:
     Nest& n_;
     double scale_;
     std::vector<Store>& stores_;
-    std::vector<Lanes> index_;     // of the variables that vary over the lanes
-    std::vector<int64_t> fixed_;   // of the others
+    std::vector<Lanes> index_;    // of the variables that vary over the lanes
+    std::vector<int64_t> fixed_;  // of the others
     std::vector<bool> varies_;
     std::vector<Rounding> rounding_;
     std::optional<Diagnostic> error_;

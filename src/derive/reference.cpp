@@ -16,16 +16,20 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 28;
 
 Diagnostic too_much(const Program& p, const std::string& what, double count, double limit) {
-    return Diagnostic(fmt::format("the reference of operator {} would need {:.3g} {} at these sizes, more than the limit of {:.3g}",
-                                  p.name, count, what, limit))
+    return Diagnostic(
+               fmt::format(
+                   "the reference of operator {} would need {:.3g} {} at these sizes, more than the limit of {:.3g}",
+                   p.name, count, what, limit))
         .with_next("Use smaller sizes for a comparison with the reference.");
 }
 
 void fill_from(Store& s, const Tensor& x) {
     if (is_float(s.dtype)) {
         s.v.resize(s.size);
-        if (s.dtype == DType::F32) std::copy_n(x.as<float>(), s.size, s.v.begin());
-        else for (int64_t i = 0; i < s.size; ++i) s.v[i] = x.get(i);
+        if (s.dtype == DType::F32)
+            std::copy_n(x.as<float>(), s.size, s.v.begin());
+        else
+            for (int64_t i = 0; i < s.size; ++i) s.v[i] = x.get(i);
         s.wild = !std::all_of(s.v.begin(), s.v.end(), [](double v) { return std::isfinite(v); });
     } else {
         s.i.resize(s.size);
@@ -35,8 +39,10 @@ void fill_from(Store& s, const Tensor& x) {
 
 // Not yet written: marked by a negative bound.
 void fill_unset(Store& s) {
-    if (is_float(s.dtype)) s.v.assign(s.size, std::numeric_limits<double>::quiet_NaN());
-    else s.i.assign(s.size, 0);
+    if (is_float(s.dtype))
+        s.v.assign(s.size, std::numeric_limits<double>::quiet_NaN());
+    else
+        s.i.assign(s.size, 0);
     s.e.assign(s.size, -1);
     s.wild = s.size > 0;
 }
@@ -65,16 +71,16 @@ ReferenceOutput output_of(const Store& s) {
 }
 }  // namespace
 
-Result<std::vector<ReferenceOutput>> reference(const Program& p, const std::vector<Tensor>& inputs, const SymValues& given,
-                                               const ReferenceOptions& o) {
+Result<std::vector<ReferenceOutput>> reference(const Program& p, const std::vector<Tensor>& inputs,
+                                               const SymValues& given, const ReferenceOptions& o) {
     std::vector<Shape> shapes;
     for (const Tensor& t : inputs) shapes.push_back(t.shape());
     OPW_TRY(const SymValues values, bind_symbols(p, shapes, given));
     for (size_t i = 0; i < inputs.size(); ++i) {
         const TensorInfo& t = p.tensors[p.inputs[i]];
         if (t.dtype != inputs[i].dtype())
-            return Diagnostic(fmt::format("{} of operator {} is {}, the given tensor is {}", t.name, p.name, name(t.dtype),
-                                          name(inputs[i].dtype())))
+            return Diagnostic(fmt::format("{} of operator {} is {}, the given tensor is {}", t.name, p.name,
+                                          name(t.dtype), name(inputs[i].dtype())))
                 .with_next(fmt::format("Convert the tensor to {}.", name(t.dtype)));
     }
     OPW_CHECK(check_requirements(p, values));
@@ -87,8 +93,10 @@ Result<std::vector<ReferenceOutput>> reference(const Program& p, const std::vect
             return too_much(p, "elements of " + p.tensors[t].name, static_cast<double>(n), kMaxElements);
         stores.emplace_back(p.tensors[t].name, p.tensors[t].dtype, std::move(shape));
         stores.back().output = p.tensors[t].role == Role::Output;
-        if (p.tensors[t].role == Role::Constant) fill_from(stores.back(), p.tensors[t].data);
-        else if (p.tensors[t].role != Role::Input) fill_unset(stores.back());
+        if (p.tensors[t].role == Role::Constant)
+            fill_from(stores.back(), p.tensors[t].data);
+        else if (p.tensors[t].role != Role::Input)
+            fill_unset(stores.back());
     }
     for (size_t i = 0; i < inputs.size(); ++i) fill_from(stores[p.inputs[i]], inputs[i]);
 
@@ -113,8 +121,9 @@ Result<std::vector<ReferenceOutput>> reference(const Program& p, const std::vect
         const Store& s = stores[t];
         const auto unset = std::find_if(s.e.begin(), s.e.end(), [](double e) { return e < 0; });
         if (unset != s.e.end())
-            return Diagnostic(fmt::format("operator {} leaves elements of {} undefined, the first at row-major position {}",
-                                          p.name, s.name, unset - s.e.begin()))
+            return Diagnostic(
+                       fmt::format("operator {} leaves elements of {} undefined, the first at row-major position {}",
+                                   p.name, s.name, unset - s.e.begin()))
                 .with_next("Set the whole tensor first, or let the pieces written cover it.");
         r.push_back(output_of(s));
     }

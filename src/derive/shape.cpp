@@ -18,14 +18,18 @@ std::string shape_text(const std::vector<Sym>& shape) {
 }
 
 // Solves s == value for the one unbound symbol in s, where s is that symbol times a positive constant plus a constant.
-// Found by evaluating at two points and confirmed at the solution, so that no form of expression needs to be recognised.
+// Found by evaluating at two points and confirmed at the solution, so that no form of expression needs to be
+// recognised.
 std::optional<std::pair<std::string, int64_t>> solve(const Sym& s, int64_t value, const SymValues& known) {
     std::vector<std::string> names;
     collect_symbols(s, names);
     std::erase_if(names, [&](const std::string& n) { return known.count(n) > 0; });
     if (names.size() != 1) return std::nullopt;
     SymValues v = known;
-    const auto at = [&](int64_t x) { v[names[0]] = x; return evaluate(s, v); };
+    const auto at = [&](int64_t x) {
+        v[names[0]] = x;
+        return evaluate(s, v);
+    };
     const auto f1 = at(1), f2 = at(2);
     if (!f1 || !f2) return std::nullopt;
     const int64_t slope = *f2 - *f1, rest = value - *f1;
@@ -48,8 +52,8 @@ public:
             const auto e = evaluate(p_.vars[v].extent, values_);
             if (!e) return unknown(p_.vars[v].extent, "index " + p_.vars[v].name);
             if (*e < 0)
-                return Diagnostic(fmt::format("the index {} of operator {} would run over {} = {} values", p_.vars[v].name,
-                                              p_.name, p_.vars[v].extent.str(), *e))
+                return Diagnostic(fmt::format("the index {} of operator {} would run over {} = {} values",
+                                              p_.vars[v].name, p_.name, p_.vars[v].extent.str(), *e))
                     .with_next("Give larger tensors, or attributes that leave at least zero positions.");
             extents_[v] = *e;
         }
@@ -133,10 +137,14 @@ private:
             if (!overflow && low >= 0 && high < *extent) continue;
             std::string text = info.name + "[";
             for (size_t i = 0; i < info.shape.size(); ++i) text += (i ? ", " : "") + p_.print(at[i]);
-            Diagnostic r(fmt::format("operator {} reaches outside {}: in {}] the index of dim {} runs from {} to {}, and "
-                                     "the extent is {}", p_.name, info.name, text, d, low, high, *extent), q.span);
+            Diagnostic r(
+                fmt::format("operator {} reaches outside {}: in {}] the index of dim {} runs from {} to {}, and "
+                            "the extent is {}",
+                            p_.name, info.name, text, d, low, high, *extent),
+                q.span);
             for (auto& [v, c] : a->terms)
-                r.with_note(fmt::format("{} runs over {} values ({})", p_.vars[v].name, extents_[v], p_.vars[v].extent.str()));
+                r.with_note(
+                    fmt::format("{} runs over {} values ({})", p_.vars[v].name, extents_[v], p_.vars[v].extent.str()));
             return r.with_next("Say what lies outside, as in 'outside zero', or keep the index inside.");
         }
         return ok_status();
@@ -160,8 +168,8 @@ Result<SymValues> bind_symbols(const Program& p, const std::vector<Shape>& shape
     for (size_t i = 0; i < shapes.size(); ++i) {
         const TensorInfo& t = p.tensors[p.inputs[i]];
         if (shapes[i].size() != t.shape.size())
-            return Diagnostic(fmt::format("{} of operator {} has rank {}, the given tensor {} has rank {}", t.name, p.name,
-                                          t.shape.size(), to_string(shapes[i]), shapes[i].size()))
+            return Diagnostic(fmt::format("{} of operator {} has rank {}, the given tensor {} has rank {}", t.name,
+                                          p.name, t.shape.size(), to_string(shapes[i]), shapes[i].size()))
                 .with_next(fmt::format("Give a tensor of shape {}.", shape_text(t.shape)));
         for (size_t d = 0; d < t.shape.size(); ++d)
             if (t.shape[d].kind() == SymKind::Symbol && v.emplace(t.shape[d].symbol_name(), shapes[i][d]).second)
@@ -189,7 +197,8 @@ Result<SymValues> bind_symbols(const Program& p, const std::vector<Shape>& shape
             std::vector<std::string> names;
             collect_symbols(want, names);
             for (const std::string& n : names)
-                r.with_note(fmt::format("{} = {}, {}", n, v[n], bound_by.count(n) ? "from " + bound_by[n] : "as given"));
+                r.with_note(
+                    fmt::format("{} = {}, {}", n, v[n], bound_by.count(n) ? "from " + bound_by[n] : "as given"));
             return r.with_next(fmt::format("The shapes must fit {}.", print_shape_rule(p)));
         }
     return v;
@@ -205,7 +214,8 @@ Status check_requirements(const Program& p, const SymValues& values) {
         std::vector<std::string> names;
         collect_symbols(r.value, names);
         std::string facts;
-        for (const std::string& n : names) facts += fmt::format("{}{} = {}", facts.empty() ? "" : ", ", n, values.at(n));
+        for (const std::string& n : names)
+            facts += fmt::format("{}{} = {}", facts.empty() ? "" : ", ", n, values.at(n));
         if (!facts.empty()) d.with_note(fmt::format("of operator {}, with {}", p.name, facts));
         return d;
     }

@@ -24,7 +24,8 @@ Shape unravel(int64_t position, const Shape& shape) {
 
 namespace {
 
-// One float element. Every accepted value lies in [r-e, r+e], or is an infinity that some value of that range rounds to.
+// One float element. Every accepted value lies in [r-e, r+e], or is an infinity that some value of that range rounds
+// to.
 Verdict judge(double r, double e, double g, const Rounding& c) {
     if (std::isinf(e)) return Verdict::IllConditioned;
     if (std::isnan(r)) return std::isnan(g) ? Verdict::Equal : Verdict::Wrong;
@@ -45,7 +46,8 @@ Verdict judge(int64_t r, double e, int64_t g, DType t) {
     if (std::isinf(e)) return Verdict::IllConditioned;
     if (r == g) return Verdict::Equal;
     if (e == 0) return Verdict::Wrong;  // doubles do not tell large integers apart
-    return std::fabs(derive::int_value(r, t) - derive::int_value(g, t)) <= e ? Verdict::WithinTolerance : Verdict::Wrong;
+    return std::fabs(derive::int_value(r, t) - derive::int_value(g, t)) <= e ? Verdict::WithinTolerance
+                                                                             : Verdict::Wrong;
 }
 
 std::string text(const Tensor& t, int64_t i) {
@@ -55,7 +57,8 @@ std::string text(const Tensor& t, int64_t i) {
 }
 }  // namespace
 
-Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType declared, const ReferenceOutput* flushed) {
+Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType declared,
+                   const ReferenceOutput* flushed) {
     Comparison r;
     const Tensor& want = reference.value;
     r.elements = want.size();
@@ -71,7 +74,8 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         const double w = is_float(declared) ? want.get(i) : derive::int_value(want.get_int(i), declared);
         const double g = is_float(declared) ? got.get(i) : derive::int_value(got.get_int(i), declared);
         Verdict v = is_float(declared) ? judge(w, e, g, c) : judge(want.get_int(i), e, got.get_int(i), declared);
-        if (v == Verdict::Wrong && flushed && is_float(declared) && judge(flushed->value.get(i), flushed->bound.get(i), g, c) < Verdict::IllConditioned)
+        if (v == Verdict::Wrong && flushed && is_float(declared) &&
+            judge(flushed->value.get(i), flushed->bound.get(i), g, c) < Verdict::IllConditioned)
             v = Verdict::PolicyDifference;
         r.verdict = std::max(r.verdict, v);
         r.equal += v == Verdict::Equal;
@@ -85,7 +89,8 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         r.max_abs = std::max(r.max_abs, error);
         if (w != 0) r.max_rel = std::max(r.max_rel, error / std::fabs(w));
         if (e > 0) r.max_share = std::max(r.max_share, error / e);
-        const double ulp = is_float(declared) ? std::max(2 * c.unit * std::exp2(std::floor(std::log2(std::fabs(w)))), 2 * c.tiny) : 1;
+        const double ulp =
+            is_float(declared) ? std::max(2 * c.unit * std::exp2(std::floor(std::log2(std::fabs(w)))), 2 * c.tiny) : 1;
         if (error / ulp > r.max_ulp) {
             r.max_ulp = error / ulp;
             r.where = unravel(i, want.shape());
@@ -102,8 +107,8 @@ std::string Comparison::str() const {
                          elements == 1 ? "" : "s", to_string(first_bad->index), first_bad->expected_text,
                          first_bad->got_text, first_bad->bound);
     else if (verdict != Verdict::Equal)
-        r += fmt::format(": {} elements, max abs {:.3g}, rel {:.3g}, {:.3g} ulp at {}", elements, max_abs, max_rel, max_ulp,
-                         to_string(where));
+        r += fmt::format(": {} elements, max abs {:.3g}, rel {:.3g}, {:.3g} ulp at {}", elements, max_abs, max_rel,
+                         max_ulp, to_string(where));
     if (ill_conditioned) r += fmt::format("; {} without a bound", ill_conditioned);
     if (flushed) r += fmt::format("; {} subnormals flushed", flushed);
     return r;

@@ -19,7 +19,7 @@ enum class Verdict : uint8_t {
 std::string_view name(Verdict v);  // "equal", "within tolerance", "policy difference", "ill-conditioned", "wrong"
 
 struct BadElement {
-    int64_t position = 0;         // row-major
+    int64_t position = 0;  // row-major
     Shape index;
     double expected = 0, got = 0, bound = 0;
     std::string expected_text, got_text;  // exact, also for 64-bit integers
@@ -39,10 +39,10 @@ struct Comparison {
     std::string str() const;
 };
 
-// `got` has the dtype that the program declares for this output. A reference with bound 0 must be met exactly, the sign of
-// a zero included; NaN is met by NaN, an infinity by the same one; where the value may overflow within its bound, the
-// infinity of that sign will do too. `flushed`, where given, is the reference with subnormal factors flushed: an element
-// that is right by it alone is a policy difference.
+// `got` has the dtype that the program declares for this output. A reference with bound 0 must be met exactly, the sign
+// of a zero included; NaN is met by NaN, an infinity by the same one; where the value may overflow within its bound,
+// the infinity of that sign will do too. `flushed`, where given, is the reference that lets subnormal factors be
+// flushed: an element that is right by it alone is a policy difference.
 Comparison compare(const derive::ReferenceOutput& reference, const Tensor& got, DType declared,
                    const derive::ReferenceOutput* flushed = nullptr);
 

@@ -35,10 +35,10 @@ TEST(DeriveCost, ReductionsAreHoistedAndCommonPartsCountedOnce) {
     const auto e = b(Fn::Exp, b(Fn::Sub, b.load(x, {vm, vn}), top));
     b.set(y, {vm, vn}, b(Fn::Div, e, bottom));
     const Cost c = cost(b.done());
-    EXPECT_EQ(c.special, Sym(2) * m * n);                 // once under the sum, once outside
+    EXPECT_EQ(c.special, Sym(2) * m * n);  // once under the sum, once outside
     EXPECT_EQ(c.divide, m * n);
-    EXPECT_EQ(c.simple, Sym(4) * m * n);                  // max, sum, two subtractions
-    EXPECT_EQ(c.read_bytes, Sym(4) * m * n);              // x is read twice but is there once
+    EXPECT_EQ(c.simple, Sym(4) * m * n);      // max, sum, two subtractions
+    EXPECT_EQ(c.read_bytes, Sym(4) * m * n);  // x is read twice but is there once
     EXPECT_EQ(c.bytes(), Sym(8) * m * n);
 }
 

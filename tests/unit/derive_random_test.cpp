@@ -59,18 +59,23 @@ private:
     ExprId expression(int depth, bool inner) {
         if (depth <= 0) return leaf(inner);
         switch (pick(inner ? 12 : 14)) {
-            case 0: case 1: return b(Fn::Add, expression(depth - 1, inner), expression(depth - 1, inner));
+            case 0:
+            case 1: return b(Fn::Add, expression(depth - 1, inner), expression(depth - 1, inner));
             case 2: return b(Fn::Sub, expression(depth - 1, inner), expression(depth - 1, inner));
-            case 3: case 4: return b(Fn::Mul, expression(depth - 1, inner), expression(depth - 1, inner));
+            case 3:
+            case 4: return b(Fn::Mul, expression(depth - 1, inner), expression(depth - 1, inner));
             case 5: return b(Fn::Div, expression(depth - 1, inner), expression(depth - 1, inner));
             case 6: return b(pick(2) ? Fn::Max : Fn::Min, expression(depth - 1, inner), expression(depth - 1, inner));
-            case 7: return b.p.select(condition(depth, inner), expression(depth - 1, inner), expression(depth - 1, inner));
+            case 7:
+                return b.p.select(condition(depth, inner), expression(depth - 1, inner), expression(depth - 1, inner));
             case 8: {
-                constexpr Fn smooth[] = {Fn::Exp, Fn::Tanh, Fn::Sin, Fn::Cos, Fn::Erf, Fn::Atan, Fn::Sinh, Fn::Asinh, Fn::Expm1, Fn::Exp2};
+                constexpr Fn smooth[] = {Fn::Exp,  Fn::Tanh, Fn::Sin,   Fn::Cos,   Fn::Erf,
+                                         Fn::Atan, Fn::Sinh, Fn::Asinh, Fn::Expm1, Fn::Exp2};
                 return b(smooth[pick(10)], expression(depth - 1, inner));
             }
             case 9: {
-                constexpr Fn partial[] = {Fn::Sqrt, Fn::Rsqrt, Fn::Log, Fn::Log1p, Fn::Log2, Fn::Acosh, Fn::Asin, Fn::Atanh};
+                constexpr Fn partial[] = {Fn::Sqrt, Fn::Rsqrt, Fn::Log,  Fn::Log1p,
+                                          Fn::Log2, Fn::Acosh, Fn::Asin, Fn::Atanh};
                 return b(partial[pick(8)], b(Fn::Abs, expression(depth - 1, inner)));
             }
             case 10: {
@@ -80,7 +85,8 @@ private:
             case 11: return leaf(inner);
             default: {  // a reduction over k
                 vk = b.var("k", k);
-                constexpr ReduceOp ops[] = {ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod};
+                constexpr ReduceOp ops[] = {ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Sum,
+                                            ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod};
                 const ReduceOp op = ops[pick(6)];
                 return b.p.reduce(op, {vk}, expression(depth - 1, true), DType::F32);
             }
@@ -96,7 +102,10 @@ private:
 TEST(DeriveRandom, BoundsCoverEveryLegalKernelAndAreNotUseless) {
     std::vector<double> shares;
     int64_t elements = 0, open = 0;
-    for (uint64_t seed = 1; seed <= (std::getenv("OPWRIGHT_RANDOM_PROGRAMS") ? std::strtoull(std::getenv("OPWRIGHT_RANDOM_PROGRAMS"), nullptr, 10) : 4000); ++seed) {
+    for (uint64_t seed = 1; seed <= (std::getenv("OPWRIGHT_RANDOM_PROGRAMS")
+                                         ? std::strtoull(std::getenv("OPWRIGHT_RANDOM_PROGRAMS"), nullptr, 10)
+                                         : 4000);
+         ++seed) {
         Generator g(seed);
         const Program p = g.make();
         const int64_t M = 1 + static_cast<int64_t>(g.pick(5)), K = static_cast<int64_t>(g.pick(40));
@@ -119,7 +128,8 @@ TEST(DeriveRandom, BoundsCoverEveryLegalKernelAndAreNotUseless) {
             const auto got = F32Evaluator(p, values, seed * 16 + order).run(in);
             for (size_t o = 0; o < got.size(); ++o) {
                 const auto c = verify::compare((*reference)[o], got[o], p.tensors[p.outputs[o]].dtype);
-                ASSERT_TRUE(c.passed()) << "seed " << seed << ": " << c.str() << "\n" << p.print() << "\nm=" << M << " k=" << K;
+                ASSERT_TRUE(c.passed()) << "seed " << seed << ": " << c.str() << "\n"
+                                        << p.print() << "\nm=" << M << " k=" << K;
                 elements += c.elements;
                 open += c.ill_conditioned;
                 if (!wild && c.max_share > 0) shares.push_back(c.max_share);
@@ -136,8 +146,9 @@ TEST(DeriveRandom, BoundsCoverEveryLegalKernelAndAreNotUseless) {
     EXPECT_LT(static_cast<double>(open), 0.1 * static_cast<double>(elements));
     RecordProperty("median_share_percent", static_cast<int>(100 * shares[shares.size() / 2]));
     if (std::getenv("OPWRIGHT_PRINT_SHARES"))
-        std::printf("shares: 10%% %.4f, 25%% %.4f, median %.4f, 75%% %.4f, max %.4f; open %.4f\n", shares[shares.size() / 10],
-                    shares[shares.size() / 4], shares[shares.size() / 2], shares[shares.size() * 3 / 4], shares.back(),
+        std::printf("shares: 10%% %.4f, 25%% %.4f, median %.4f, 75%% %.4f, max %.4f; open %.4f\n",
+                    shares[shares.size() / 10], shares[shares.size() / 4], shares[shares.size() / 2],
+                    shares[shares.size() * 3 / 4], shares.back(),
                     static_cast<double>(open) / static_cast<double>(elements));
 }
 

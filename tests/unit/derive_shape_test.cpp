@@ -49,7 +49,8 @@ TEST(DeriveShape, NamesTheDimThatDoesNotFit) {
               "  = note: k = 5, from dim 1 of x\n"
               "  = next: The shapes must fit x[m, k], w[n, k] -> y[m, n].");
     EXPECT_EQ(bind_symbols(b.p, {{3, 5}}).error().message, "operator matmul takes 2 tensors and was given 1");
-    EXPECT_EQ(bind_symbols(b.p, {{3, 5}, {4}}).error().message, "w of operator matmul has rank 2, the given tensor [4] has rank 1");
+    EXPECT_EQ(bind_symbols(b.p, {{3, 5}, {4}}).error().message,
+              "w of operator matmul has rank 2, the given tensor [4] has rank 1");
 }
 
 TEST(DeriveShape, ChecksConstantsAndSolvesExpressions) {
@@ -60,7 +61,8 @@ TEST(DeriveShape, ChecksConstantsAndSolvesExpressions) {
     const auto v = b.var("n", n);
     b.p.add_equation(y, {b.at(v)}, b.p.load(x, {b.at(v), b.p.integer(0)}));
     EXPECT_EQ(bind_symbols(b.done(), {{9, 3}})->at("n"), 4);
-    EXPECT_EQ(bind_symbols(b.p, {{9, 2}}).error().message, "dim 1 of x of operator pairs must have the extent 3 and has 2");
+    EXPECT_EQ(bind_symbols(b.p, {{9, 2}}).error().message,
+              "dim 1 of x of operator pairs must have the extent 3 and has 2");
     EXPECT_EQ(bind_symbols(b.p, {{8, 3}}).error().message,
               "dim 0 of x of operator pairs has the extent 2*n + 1, and n is not known");
     EXPECT_EQ(bind_symbols(b.p, {{8, 3}}, {{"n", 4}}).error().message,
@@ -72,7 +74,8 @@ TEST(DeriveShape, AffineAccessesStayInside) {
     EXPECT_TRUE(check_requirements(good.done(), {{"h", 7}, {"k", 3}}).ok());
     EXPECT_TRUE(check_requirements(good.p, {{"h", 3}, {"k", 3}}).ok());
     EXPECT_EQ(render(check_requirements(bad.done(), {{"h", 7}, {"k", 3}}).error()),
-              "error: operator conv reaches outside x: in x[p + i - 1] the index of dim 0 runs from -1 to 5, and the extent is 7\n"
+              "error: operator conv reaches outside x: in x[p + i - 1] the index of dim 0 runs from -1 to 5, and the "
+              "extent is 7\n"
               "  = note: p runs over 5 values (h - k + 1)\n"
               "  = note: i runs over 3 values (k)\n"
               "  = next: Say what lies outside, as in 'outside zero', or keep the index inside.");

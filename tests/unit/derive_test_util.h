@@ -17,8 +17,10 @@ Tensor tensor(DType t, Shape shape, std::initializer_list<T> values) {
     Tensor r(t, std::move(shape));
     int64_t i = 0;
     for (T v : values) {
-        if constexpr (std::is_integral_v<T>) r.set_int(i++, v);
-        else r.set(i++, v);
+        if constexpr (std::is_integral_v<T>)
+            r.set_int(i++, v);
+        else
+            r.set(i++, v);
     }
     EXPECT_EQ(i, r.size());
     return r;
@@ -52,7 +54,9 @@ struct Build {
     math::ExprId sum(std::vector<math::VarId> over, math::ExprId body, DType t = DType::F32) {
         return p.reduce(math::ReduceOp::Sum, std::move(over), body, t);
     }
-    void set(math::TensorId t, std::initializer_list<math::VarId> vs, math::ExprId rhs) { p.add_equation(t, at(vs), rhs); }
+    void set(math::TensorId t, std::initializer_list<math::VarId> vs, math::ExprId rhs) {
+        p.add_equation(t, at(vs), rhs);
+    }
 
     const math::Program& done() {
         const auto problems = math::verify(p);
