@@ -192,6 +192,14 @@ Status Elaborator::equation_inside(const Stmt& s) {
                                  "Use another name, or update it with += *= max= min= or :=.");
             return x.with_note("its first equation is here", op_.span(existing->second.at, existing->second.at_end));
         }
+        if (existing->second.type == DType::Bool && s.update != UpdateOp::Overwrite) {
+            const char* op = s.update == UpdateOp::Add   ? "+="
+                             : s.update == UpdateOp::Mul ? "*="
+                             : s.update == UpdateOp::Max ? "max="
+                                                         : "min=";
+            return error(t, fmt::format("`{}` goes over numbers, and `{}` is bool.", op, n),
+                         "Keep the tensor in i8, and compare it with 0 at the end.");
+        }
     } else {
         if (out == outputs_.end()) OPW_CHECK(free_name(n, t.begin, t.begin + static_cast<uint32_t>(n.size())));
         if (s.update != UpdateOp::Set && !(s.update == UpdateOp::Overwrite && out != outputs_.end()))

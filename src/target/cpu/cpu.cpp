@@ -37,7 +37,7 @@ struct Code {
     std::vector<size_t>
         symbol_of;  // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
     std::vector<std::string> symbol_names;    // of the request's program, in order
-    std::vector<std::vector<Sym>> not_empty;  // shapes of tensors that folded-back accesses read
+    std::vector<std::pair<Sym, Sym>> folded;  // of folded-back accesses: elements of the tensor, points of the equation
     std::vector<bool> only_packed;            // by input: read through packed panels alone
     std::optional<Diagnostic> failure;
 };
@@ -152,8 +152,7 @@ private:
             for (const Sym& d : info.shape) bytes *= std::max<int64_t>(0, value(d));
             s->workspace += (bytes + 63) / 64 * 64;
         }
-        for (const auto& shape : code_->not_empty) s->empty_read |= value(product(shape)) == 0;
-        s->empty_read &= std::any_of(s->points.begin(), s->points.end(), [](int64_t n) { return n > 0; });
+        for (const auto& [elements, points] : code_->folded) s->empty_read |= value(elements) == 0 && value(points) > 0;
         last_ = s;
         return s;
     }
@@ -241,12 +240,24 @@ std::vector<bool> only_packed(const schedule::Kernel& k, const Lowered& l) {
     return r;
 }
 
-std::vector<std::vector<Sym>> folded_reads(const Program& p) {
-    std::vector<std::vector<Sym>> r;
-    for (ExprId e = 0; e < p.expr_count(); ++e) {
-        const Expr& x = p.expr(e);
-        if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value)
-            r.push_back(p.tensors[x.ref].shape);
+std::vector<std::pair<Sym, Sym>> folded_reads(const Program& p) {
+    std::vector<std::pair<Sym, Sym>> r;
+    for (const Equation& q : p.equations) {
+        Sym points = 1;
+        for (VarId v : q.vars) points = points * p.vars[v].extent;
+        std::vector<bool> seen(p.expr_count());
+        std::vector<ExprId> stack = q.at;
+        stack.push_back(q.rhs);
+        while (!stack.empty()) {
+            const ExprId e = stack.back();
+            stack.pop_back();
+            if (seen[e]) continue;
+            seen[e] = true;
+            const Expr& x = p.expr(e);
+            if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value)
+                r.emplace_back(product(p.tensors[x.ref].shape), points);
+            stack.insert(stack.end(), x.args.begin(), x.args.end());
+        }
     }
     return r;
 }
@@ -295,7 +306,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, bo
     for (const loop::Symbol& s : code->lowered.program.symbols)
         code->symbol_of.push_back(static_cast<size_t>(
             std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
-    code->not_empty = folded_reads(code->kernel.program);
+    code->folded = folded_reads(code->kernel.program);
     code->only_packed = only_packed(code->kernel, code->lowered);
     return code;
 }
