@@ -111,7 +111,8 @@ CaseReport check_case(const Program& p, const Compiled& run, const SymValues& si
             return r;
         }
     for (size_t i = 0; i < in.size(); ++i)
-        if (!in[i].damage().empty() || (originals[i].bytes() && std::memcmp(originals[i].data(), inputs[i].data(), originals[i].bytes()) != 0)) {
+        if (!in[i].damage().empty() ||
+            (originals[i].bytes() && std::memcmp(originals[i].data(), inputs[i].data(), originals[i].bytes()) != 0)) {
             r.outcome = Outcome::ChangedInput;
             r.message = fmt::format("the kernel changed {}, which it may only read", p.tensors[p.inputs[i]].name);
             return r;
@@ -175,11 +176,12 @@ std::string Report::str() const {
     for (auto& [v, n] : verdicts) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", n, verify::name(v));
     if (failed == 0) {
         if (cases == 0) return fmt::format("{}: no case could be made", name);
-        return fmt::format("{}: {} cases passed ({}; up to {:.3g} ulp, {:.0f} % of the bound)", name, cases, counts, max_ulp, 100 * max_share);
+        return fmt::format("{}: {} cases passed ({}; up to {:.3g} ulp, {:.0f} % of the bound)", name, cases, counts,
+                           max_ulp, 100 * max_share);
     }
     const CaseReport& c = *smallest_failure;
-    return fmt::format("{}: {} of {} cases failed ({}). The smallest: {}, {} values, seed {}: {}", name, failed, cases, counts,
-                       c.arguments, verify::name(c.pattern), c.seed, c.message);
+    return fmt::format("{}: {} of {} cases failed ({}). The smallest: {}, {} values, seed {}: {}", name, failed, cases,
+                       counts, c.arguments, verify::name(c.pattern), c.seed, c.message);
 }
 
 Report check_program(const Program& p, const Compile& target, const CheckOptions& o, const SymValues& base,
@@ -208,7 +210,8 @@ Report check_program(const Program& p, const Compile& target, const CheckOptions
         r.add(std::move(c));
         return r;
     }
-    const bool floats = std::any_of(p.inputs.begin(), p.inputs.end(), [&](TensorId t) { return is_float(p.tensors[t].dtype); });
+    const bool floats =
+        std::any_of(p.inputs.begin(), p.inputs.end(), [&](TensorId t) { return is_float(p.tensors[t].dtype); });
     uint64_t seed = o.seed;
     for (const SymValues& s : sizes)
         for (Pattern pattern : o.patterns)

@@ -1,5 +1,5 @@
-// Runs a target against the reference: one Program over sizes and patterns of inputs. Every output is poisoned before, lies between guard bytes, and starts
-// at an address aligned to its element only; so does every input.
+// Runs a target against the reference: one Program over sizes and patterns of inputs. Every output is poisoned before,
+// lies between guard bytes, and starts at an address aligned to its element only; so does every input.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,41 +14,42 @@
 namespace opwright::verify {
 
 // One compiled Program. Writes into the outputs given, which have their dtypes and shapes already.
-using Compiled = std::function<Status(const math::SymValues&, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
+using Compiled =
+    std::function<Status(const math::SymValues&, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
 // The target under test. The Program outlives what is compiled from it.
 using Compile = std::function<Result<Compiled>(const math::Program&)>;
 
 enum class Outcome : uint8_t {
-    Compared,        // `verdict` says how
-    CompileFailed,   // the target refused the Program
-    RunFailed,       // the kernel reported an error where the reference has none
-    WroteOutside,    // guard bytes around an output changed
+    Compared,       // `verdict` says how
+    CompileFailed,  // the target refused the Program
+    RunFailed,      // the kernel reported an error where the reference has none
+    WroteOutside,   // guard bytes around an output changed
     ChangedInput,
-    MissedError,     // the reference reports an error and the kernel does not
+    MissedError,  // the reference reports an error and the kernel does not
 };
 
 struct CaseReport {
-    std::string arguments;              // "x = f32[2,3], w = f32[4,3]; stride = 2"
+    std::string arguments;  // "x = f32[2,3], w = f32[4,3]; stride = 2"
     math::SymValues sizes;
     Pattern pattern = Pattern::Random;
     uint64_t seed = 0;
     Outcome outcome = Outcome::Compared;
-    Verdict verdict = Verdict::Equal;   // the gravest of the outputs
-    std::string message;                // what went wrong, or the numbers
-    int64_t elements = 0;               // of inputs and outputs: how small the case is
+    Verdict verdict = Verdict::Equal;  // the gravest of the outputs
+    std::string message;               // what went wrong, or the numbers
+    int64_t elements = 0;              // of inputs and outputs: how small the case is
     double max_share = 0, max_ulp = 0;
 
     bool passed() const { return outcome == Outcome::Compared && verdict != Verdict::Wrong; }
 };
 
 struct Report {
-    std::string name;                   // of the operator
-    std::map<Verdict, int> verdicts;    // of compared cases
+    std::string name;                 // of the operator
+    std::map<Verdict, int> verdicts;  // of compared cases
     int cases = 0, failed = 0;
-    int rejected = 0;                   // combinations of types or sizes that the declaration does not allow
-    std::vector<std::string> types;     // element types that were covered
+    int rejected = 0;                            // combinations of types or sizes that the declaration does not allow
+    std::vector<std::string> types;              // element types that were covered
     std::optional<CaseReport> smallest_failure;  // of the fewest elements
-    std::vector<CaseReport> failures;   // the first ones
+    std::vector<CaseReport> failures;            // the first ones
     double max_share = 0, max_ulp = 0;
 
     bool passed() const { return failed == 0 && cases > 0; }
@@ -70,9 +71,9 @@ std::string arguments_text(const math::Program& p, const math::SymValues& sizes)
 std::string one_line(const Diagnostic& d);
 
 // One case: inputs of the pattern, the reference, the kernel, the comparison.
-CaseReport check_case(const math::Program& p, const Compiled& run, const math::SymValues& sizes, Pattern pattern, uint64_t seed,
-                      const std::vector<std::optional<Range>>& ranges = {});
+CaseReport check_case(const math::Program& p, const Compiled& run, const math::SymValues& sizes, Pattern pattern,
+                      uint64_t seed, const std::vector<std::optional<Range>>& ranges = {});
 // One Program over sizes and patterns. `base` as in edge_sizes.
-Report check_program(const math::Program& p, const Compile& target, const CheckOptions& o, const math::SymValues& base = {},
-                     const std::vector<std::optional<Range>>& ranges = {});
+Report check_program(const math::Program& p, const Compile& target, const CheckOptions& o,
+                     const math::SymValues& base = {}, const std::vector<std::optional<Range>>& ranges = {});
 }  // namespace opwright::verify

@@ -10,11 +10,12 @@ namespace opwright::verify {
 Compile cpu_target(const target::cpu::Options& o, runtime::ThreadPool& pool) {
     return [o, &pool](const math::Program& p) -> Result<Compiled> {
         auto local = std::make_shared<math::Localised>(math::localise(p));
-        const target::cpu::Request request{.program = &local->program, .constant_inputs = std::vector<bool>(p.inputs.size())};
+        const target::cpu::Request request{.program = &local->program,
+                                           .constant_inputs = std::vector<bool>(p.inputs.size())};
         auto kernels = target::cpu::compile(std::span(&request, 1), o);
         OPW_TRY(target::cpu::KernelRef kernel, std::move(kernels[0]));
         return Compiled([local, kernel, &pool](const math::SymValues& sizes, const std::vector<Tensor>& inputs,
-                                          std::vector<Tensor>& outputs) -> Status {
+                                               std::vector<Tensor>& outputs) -> Status {
             std::vector<int64_t> symbols;
             for (const math::Sym& s : local->values) {
                 const auto v = evaluate(s, sizes);

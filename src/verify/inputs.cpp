@@ -14,8 +14,9 @@ namespace opwright::verify {
 using namespace math;
 namespace {
 
-constexpr std::array kPatterns = {Pattern::Random, Pattern::Positive, Pattern::Ties, Pattern::Offset, Pattern::Nan,
-                                  Pattern::Infinity, Pattern::Zeros, Pattern::Subnormal, Pattern::Extremes};
+constexpr std::array kPatterns = {Pattern::Random, Pattern::Positive,  Pattern::Ties,
+                                  Pattern::Offset, Pattern::Nan,       Pattern::Infinity,
+                                  Pattern::Zeros,  Pattern::Subnormal, Pattern::Extremes};
 
 class IndexUses {
 public:
@@ -55,7 +56,8 @@ private:
         if (is_float(e.dtype) || e.dtype == DType::Bool) return;
         if (e.kind == ExprKind::Load) {
             auto& x = extent_[e.ref];
-            if (p_.tensors[e.ref].role == Role::Input) x = x ? std::min(*x, extent) : extent;
+            if (p_.tensors[e.ref].role == Role::Input)
+                x = x ? std::min(*x, extent) : extent;
             else if (through.insert(e.ref).second)
                 for (const Equation& q : p_.equations)
                     if (q.lhs == e.ref) position(q.rhs, extent, seen, through);
@@ -79,7 +81,8 @@ public:
         for (int64_t i = 0; i < t_.size(); ++i) t_.set(i, base(d));
         switch (pattern_) {
             case Pattern::Nan: return sprinkle({std::numeric_limits<double>::quiet_NaN()});
-            case Pattern::Infinity: return sprinkle({std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()});
+            case Pattern::Infinity:
+                return sprinkle({std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()});
             case Pattern::Zeros: return sprinkle({0.0, -0.0});
             case Pattern::Subnormal: {
                 const derive::Rounding c(d);
@@ -87,23 +90,33 @@ public:
                 return sprinkle({normal / 2, -normal / 4, d == DType::F64 ? 5e-324 : 2 * c.tiny, normal, -normal});
             }
             case Pattern::Extremes: return sprinkle({highest(d), lowest(d), highest(d) / 2});
-            case Pattern::Random: case Pattern::Positive: case Pattern::Ties: case Pattern::Offset: return;
+            case Pattern::Random:
+            case Pattern::Positive:
+            case Pattern::Ties:
+            case Pattern::Offset: return;
         }
     }
     void integers() {
         const DType d = t_.dtype();
-        const int64_t low = is_unsigned_int(d) || d == DType::Bool || pattern_ == Pattern::Positive ? (pattern_ == Pattern::Positive) : -9;
+        const int64_t low = is_unsigned_int(d) || d == DType::Bool || pattern_ == Pattern::Positive
+                                ? (pattern_ == Pattern::Positive)
+                                : -9;
         const int64_t high = d == DType::Bool ? 1 : pattern_ == Pattern::Ties ? 2 : 9;
         if (d == DType::Bool) return between(0, 1);
-        if (range_) return between(static_cast<int64_t>(std::ceil(range_->low)), static_cast<int64_t>(std::ceil(range_->high)) - 1);
+        if (range_)
+            return between(static_cast<int64_t>(std::ceil(range_->low)),
+                           static_cast<int64_t>(std::ceil(range_->high)) - 1);
         between(std::max(low, pattern_ == Pattern::Ties && low < 0 ? int64_t{-2} : low), high);
         if (pattern_ != Pattern::Extremes) return;
         for (int64_t i : places())
-            t_.set_int(i, random_() & 1 ? derive::highest_int(d) : random_() % 3 ? derive::lowest_int(d) : derive::highest_int(d) - 1);
+            t_.set_int(i, random_() & 1   ? derive::highest_int(d)
+                          : random_() % 3 ? derive::lowest_int(d)
+                                          : derive::highest_int(d) - 1);
     }
     void between(int64_t low, int64_t high) {
         high = std::max(low, high);
-        for (int64_t i = 0; i < t_.size(); ++i) t_.set_int(i, low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1)));
+        for (int64_t i = 0; i < t_.size(); ++i)
+            t_.set_int(i, low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1)));
     }
 
 private:
@@ -148,7 +161,8 @@ private:
 }  // namespace
 
 std::string_view name(Pattern p) {
-    constexpr std::string_view names[] = {"random", "positive", "ties", "offset", "nan", "infinity", "zeros", "subnormal", "extremes"};
+    constexpr std::string_view names[] = {"random",   "positive", "ties",      "offset",  "nan",
+                                          "infinity", "zeros",    "subnormal", "extremes"};
     return names[static_cast<int>(p)];
 }
 std::vector<Pattern> all_patterns() { return {kPatterns.begin(), kPatterns.end()}; }
@@ -156,7 +170,9 @@ bool applies_to_integers(Pattern p) {
     return p == Pattern::Random || p == Pattern::Positive || p == Pattern::Ties || p == Pattern::Extremes;
 }
 
-std::vector<std::optional<int64_t>> index_extents(const Program& p, const SymValues& values) { return IndexUses(p, values).run(); }
+std::vector<std::optional<int64_t>> index_extents(const Program& p, const SymValues& values) {
+    return IndexUses(p, values).run();
+}
 
 std::vector<Tensor> make_inputs(const Program& p, const SymValues& values, Pattern pattern, uint64_t seed,
                                 const std::vector<std::optional<Range>>& ranges, int64_t lanes) {
@@ -170,10 +186,12 @@ std::vector<Tensor> make_inputs(const Program& p, const SymValues& values, Patte
         Tensor t(info.dtype, std::move(shape));
         const std::optional<Range> range = i < ranges.size() ? ranges[i] : std::nullopt;
         Filler f(t, pattern, random, range, lanes);
-        if (is_float(info.dtype)) f.floats();
+        if (is_float(info.dtype))
+            f.floats();
         else if (positions[i] && info.dtype != DType::Bool)
             f.between(range && range->low < 0 ? -*positions[i] : 0, *positions[i] - 1);
-        else f.integers();
+        else
+            f.integers();
         r.push_back(std::move(t));
     }
     return r;

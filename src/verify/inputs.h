@@ -1,4 +1,5 @@
-// Input tensors for checking a Program: random ones that make sense for each type and place, and patterns of special values.
+// Input tensors for checking a Program: random ones that make sense for each type and place, and patterns of special
+// values.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,11 +12,13 @@
 namespace opwright::verify {
 
 enum class Pattern : uint8_t {
-    Random,     // floats of a normal distribution, small integers
-    Positive,   // floats in 0.5 .. 4, integers from 1
-    Ties,       // few distinct values, halves among them: equal maxima, roundings half way
-    Offset,     // floats of small spread around a large value: cancellation
-    Nan, Infinity, Zeros,  // NaN; +inf and -inf; +0 and -0; among random values
+    Random,    // floats of a normal distribution, small integers
+    Positive,  // floats in 0.5 .. 4, integers from 1
+    Ties,      // few distinct values, halves among them: equal maxima, roundings half way
+    Offset,    // floats of small spread around a large value: cancellation
+    Nan,
+    Infinity,
+    Zeros,      // NaN; +inf and -inf; +0 and -0; among random values
     Subnormal,  // the smallest numbers of each type, among random values
     Extremes,   // highest and lowest, among random values
 };
@@ -33,9 +36,9 @@ struct Range {
 // all their uses have: 0 <= v < extent. Found by following values, not comparisons, through intermediates.
 std::vector<std::optional<int64_t>> index_extents(const math::Program& p, const math::SymValues& values);
 
-// One tensor an input. Special values stand at the first element, around the edges of `lanes`, at the tail, and at random
-// places. A stated range holds for every pattern but for the special values of floats; integer inputs that are positions
-// stay inside, using negative ones where the stated range does.
+// One tensor an input. Special values stand at the first element, around the edges of `lanes`, at the tail, and at
+// random places. A stated range holds for every pattern but for the special values of floats; integer inputs that are
+// positions stay inside, using negative ones where the stated range does.
 std::vector<Tensor> make_inputs(const math::Program& p, const math::SymValues& values, Pattern pattern, uint64_t seed,
                                 const std::vector<std::optional<Range>>& ranges = {}, int64_t lanes = 16);
 

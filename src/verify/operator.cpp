@@ -24,8 +24,12 @@ std::string text(const lang::Attribute& a) {
         std::string operator()(bool v) const { return v ? "true" : "false"; }
         std::string operator()(const std::string& s) const { return quoted_(s); }
         std::string operator()(DType t) const { return std::string(opwright::name(t)); }
-        std::string operator()(const std::vector<Sym>& v) const { return list_(v, [](const Sym& s) { return s.str(); }); }
-        std::string operator()(const std::vector<double>& v) const { return list_(v, [](double d) { return fmt::format("{}", d); }); }
+        std::string operator()(const std::vector<Sym>& v) const {
+            return list_(v, [](const Sym& s) { return s.str(); });
+        }
+        std::string operator()(const std::vector<double>& v) const {
+            return list_(v, [](double d) { return fmt::format("{}", d); });
+        }
         std::string operator()(const std::vector<std::string>& v) const { return list_(v, quoted_); }
     };
     return std::visit(Visitor{list, quoted}, a);
@@ -40,7 +44,8 @@ public:
 
     Report run() {
         const lang::OpDecl* d = library_.find(op_);
-        const auto examples = d ? library_.examples(*d) : Result<std::vector<lang::Example>>(Diagnostic("unknown operator " + op_));
+        const auto examples =
+            d ? library_.examples(*d) : Result<std::vector<lang::Example>>(Diagnostic("unknown operator " + op_));
         if (!examples.ok()) {
             fail(one_line(examples.error()));
             return std::move(report_);
@@ -81,8 +86,10 @@ private:
         }
         const auto p = library_.elaborate(op_, fixed, example.attributes);
         if (!p.ok()) {
-            if (as_stated) fail(one_line(p.error()));
-            else ++report_.rejected;
+            if (as_stated)
+                fail(one_line(p.error()));
+            else
+                ++report_.rejected;
             return;
         }
         CheckOptions o = options_.check;
@@ -108,7 +115,8 @@ private:
         // The declaration needs numbers here: a Program for each size.
         Program names;
         for (auto& [n, v] : base) names.add_var(n, Sym::symbol(n));
-        const auto sizes = edge_sizes(names, base, {.tiles = o.sizes.tiles, .max_work = o.sizes.max_work, .count = 12, .seed = o.sizes.seed});
+        const auto sizes = edge_sizes(
+            names, base, {.tiles = o.sizes.tiles, .max_work = o.sizes.max_work, .count = 12, .seed = o.sizes.seed});
         for (const SymValues& s : sizes) {
             std::vector<lang::Argument> at = open;
             for (lang::Argument& a : at)
@@ -153,7 +161,8 @@ private:
 };
 }  // namespace
 
-Report check_operator(const lang::Library& library, const std::string& op, const Compile& target, const OperatorOptions& o) {
+Report check_operator(const lang::Library& library, const std::string& op, const Compile& target,
+                      const OperatorOptions& o) {
     return OperatorCheck(library, op, target, o).run();
 }
 

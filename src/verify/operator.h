@@ -9,12 +9,13 @@ struct OperatorOptions {
     CheckOptions check;
     // Types that stand in for the examples' float type; those the declaration refuses are left out. The first gets all
     // sizes and patterns, the others every third.
-    std::vector<DType> types = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::I8, DType::U8, DType::I64,
-                                DType::Bool};
+    std::vector<DType> types = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32,
+                                DType::I8,  DType::U8,  DType::I64, DType::Bool};
 };
 
-// An operator of the library: every example as it stands; then with every extent that differs from 1 replaced by a symbol
-// (equal extents by one), compiled once and run at edge sizes, for each type.
-Report check_operator(const lang::Library& library, const std::string& op, const Compile& target, const OperatorOptions& o = {});
+// An operator of the library: every example as it stands; then with every extent that differs from 1 replaced by a
+// symbol (equal extents by one), compiled once and run at edge sizes, for each type.
+Report check_operator(const lang::Library& library, const std::string& op, const Compile& target,
+                      const OperatorOptions& o = {});
 
 }  // namespace opwright::verify

@@ -29,7 +29,8 @@ public:
 
     bool add(const SymValues& v) {
         if (found_.size() >= o_.count || !seen_.insert(v).second) return false;
-        if (work(v) > o_.max_work || !derive::check_requirements(p_, v).ok() || !derive::output_shapes(p_, v).ok()) return false;
+        if (work(v) > o_.max_work || !derive::check_requirements(p_, v).ok() || !derive::output_shapes(p_, v).ok())
+            return false;
         for (const TensorInfo& t : p_.tensors)
             for (const Sym& s : t.shape)
                 if (evaluate(s, v).value_or(-1) < 0) return false;
@@ -72,7 +73,8 @@ std::vector<int64_t> edge_extents(const std::vector<int64_t>& tiles) {
 
 int64_t work_of(const Program& p, const SymValues& values) { return Chooser(p, {}).work(values); }
 
-std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const SizeOptions& o, const SymValues& fixed) {
+std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const SizeOptions& o,
+                                  const SymValues& fixed) {
     Chooser chooser(p, o);
     SymValues start = base;
     for (auto& [n, v] : fixed) start[n] = v;
@@ -93,7 +95,8 @@ std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const
     for (int64_t e : extents)
         for (auto n = names.rbegin(); n != names.rend(); ++n) turns.emplace_back(*n, e);
     std::mt19937_64 random(o.seed);
-    if (turns.size() > o.count / 2) std::shuffle(turns.begin() + static_cast<long>(std::min(turns.size(), 2 * names.size())), turns.end(), random);
+    if (turns.size() > o.count / 2)
+        std::shuffle(turns.begin() + static_cast<long>(std::min(turns.size(), 2 * names.size())), turns.end(), random);
     size_t budget = std::max<size_t>(o.count * 2 / 3, 2);
     for (auto& [n, e] : turns)
         if (budget && chooser.add(with(n, e))) --budget;

@@ -21,7 +21,8 @@ public:
         for (size_t i = 0; i < p_.tensors.size(); ++i) {
             Shape s;
             for (const math::Sym& d : p_.tensors[i].shape) s.push_back(*math::evaluate(d, values_));
-            tensors_[i] = p_.tensors[i].role == math::Role::Constant ? p_.tensors[i].data : Tensor(p_.tensors[i].dtype, s);
+            tensors_[i] =
+                p_.tensors[i].role == math::Role::Constant ? p_.tensors[i].data : Tensor(p_.tensors[i].dtype, s);
         }
         for (size_t i = 0; i < inputs.size(); ++i) tensors_[p_.inputs[i]] = inputs[i];
         for (const math::Equation& q : p_.equations) points(q, 0);
@@ -31,19 +32,27 @@ public:
     }
 
 private:
-    struct Value { float f = 0; int64_t i = 0; };
+    struct Value {
+        float f = 0;
+        int64_t i = 0;
+    };
 
     int64_t extent(math::VarId v) { return *math::evaluate(p_.vars[v].extent, values_); }
     void points(const math::Equation& q, size_t d) {
         if (d < q.vars.size()) {
-            for (int64_t i = 0, n = extent(q.vars[d]); i < n; ++i) { at_[q.vars[d]] = i; points(q, d + 1); }
+            for (int64_t i = 0, n = extent(q.vars[d]); i < n; ++i) {
+                at_[q.vars[d]] = i;
+                points(q, d + 1);
+            }
             return;
         }
         const Value v = eval(q.rhs);
         Tensor& t = tensors_[q.lhs];
         const int64_t k = offset(t, q.at);
-        if (is_float(t.dtype())) t.set(k, v.f);
-        else t.set_int(k, v.i);
+        if (is_float(t.dtype()))
+            t.set(k, v.f);
+        else
+            t.set_int(k, v.i);
     }
     int64_t offset(const Tensor& t, const std::vector<math::ExprId>& at) {
         int64_t k = 0;
@@ -107,25 +116,37 @@ private:
         if (is_arg(e.reduce)) {
             int64_t best = 0;
             for (size_t i = 1; i < terms.size(); ++i)
-                if (e.reduce == ReduceOp::ArgMax ? terms[i].f > terms[best].f : terms[i].f < terms[best].f) best = static_cast<int64_t>(i);
+                if (e.reduce == ReduceOp::ArgMax ? terms[i].f > terms[best].f : terms[i].f < terms[best].f)
+                    best = static_cast<int64_t>(i);
             return {0, best};
         }
-        if (terms.empty()) return {static_cast<float>(math::identity(e.reduce, e.dtype)), static_cast<int64_t>(math::identity(e.reduce, e.dtype))};
+        if (terms.empty())
+            return {static_cast<float>(math::identity(e.reduce, e.dtype)),
+                    static_cast<int64_t>(math::identity(e.reduce, e.dtype))};
         std::shuffle(terms.begin(), terms.end(), random_);
         const bool chain = coin();
         while (terms.size() > 1) {
             const size_t i = chain ? 0 : random_() % (terms.size() - 1);
             const float x = terms[i].f, y = terms[i + 1].f;
             const double v[2] = {x, y};
-            terms[i].f = e.reduce == ReduceOp::Sum ? x + y : e.reduce == ReduceOp::Prod ? x * y
-                         : static_cast<float>(math::apply(e.reduce == ReduceOp::Max ? math::Fn::Max : math::Fn::Min, v));
+            terms[i].f =
+                e.reduce == ReduceOp::Sum ? x + y
+                : e.reduce == ReduceOp::Prod
+                    ? x * y
+                    : static_cast<float>(math::apply(e.reduce == ReduceOp::Max ? math::Fn::Max : math::Fn::Min, v));
             terms.erase(terms.begin() + static_cast<long>(i) + 1);
         }
         return terms[0];
     }
     void gather(const math::Expr& e, size_t d, std::vector<Value>& terms) {
-        if (d == e.vars.size()) { terms.push_back(eval(e.args[0])); return; }
-        for (int64_t i = 0, n = extent(e.vars[d]); i < n; ++i) { at_[e.vars[d]] = i; gather(e, d + 1, terms); }
+        if (d == e.vars.size()) {
+            terms.push_back(eval(e.args[0]));
+            return;
+        }
+        for (int64_t i = 0, n = extent(e.vars[d]); i < n; ++i) {
+            at_[e.vars[d]] = i;
+            gather(e, d + 1, terms);
+        }
     }
 
     const math::Program& p_;

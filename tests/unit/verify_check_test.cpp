@@ -24,8 +24,10 @@ Compile fake(Spoil spoil) {
             OPW_TRY(auto r, derive::reference(p, in, s));
             for (size_t o = 0; o < out.size(); ++o)
                 for (int64_t i = 0; i < out[o].size(); ++i)
-                    if (is_float(out[o].dtype())) out[o].set(i, r[o].value.get(i));
-                    else out[o].set_int(i, r[o].value.get_int(i));
+                    if (is_float(out[o].dtype()))
+                        out[o].set(i, r[o].value.get(i));
+                    else
+                        out[o].set_int(i, r[o].value.get_int(i));
             if (spoil) spoil(p, s, in, out);
             return ok_status();
         });
@@ -95,7 +97,9 @@ TEST(VerifyCheck, CorrectKernelsPass) {
         EXPECT_GT(r.cases, is_float(t) ? 100 : 40);
         EXPECT_EQ(r.verdicts.count(Verdict::Wrong), 0u);
     }
-    for (const Program& p : {matmul(DType::F32), unary(Fn::Neg), unary(Fn::Floor), unary(Fn::Exp), reduction(ReduceOp::Max), reduction(ReduceOp::Sum), reduction(ReduceOp::Prod), transpose(), relu()}) {
+    for (const Program& p :
+         {matmul(DType::F32), unary(Fn::Neg), unary(Fn::Floor), unary(Fn::Exp), reduction(ReduceOp::Max),
+          reduction(ReduceOp::Sum), reduction(ReduceOp::Prod), transpose(), relu()}) {
         const Report r = check_program(p, f32_kernel(), quick());
         EXPECT_TRUE(r.passed()) << r.str();
     }
@@ -110,38 +114,83 @@ struct Broken {
 
 TEST(VerifyCheck, EveryKindOfBugIsCaught) {
     const std::vector<Broken> broken = {
-        {"the last element is dropped", transpose(), [](auto&, auto&, auto&, Outputs& y) { if (y[0].size()) std::memset(static_cast<char*>(y[0].data()) + y[0].bytes() - 4, 0xa5, 4); }},
-        {"the maximum starts at 0", reduction(ReduceOp::Max), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 0; i < y[0].size(); ++i) if (y[0].get(i) < 0) y[0].set(i, 0.0); }},
-        {"the sum of nothing is left out", matmul(DType::F32), [](auto&, const SymValues& s, auto&, Outputs& y) { if (s.at("k") == 0) std::memset(y[0].data(), 0xa5, y[0].bytes()); }},
-        {"sums accumulate in f16", matmul(DType::F16), [](const Program&, const SymValues& s, const std::vector<Tensor>& in, Outputs& y) {
+        {"the last element is dropped", transpose(),
+         [](auto&, auto&, auto&, Outputs& y) {
+             if (y[0].size()) std::memset(static_cast<char*>(y[0].data()) + y[0].bytes() - 4, 0xa5, 4);
+         }},
+        {"the maximum starts at 0", reduction(ReduceOp::Max),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 0; i < y[0].size(); ++i)
+                 if (y[0].get(i) < 0) y[0].set(i, 0.0);
+         }},
+        {"the sum of nothing is left out", matmul(DType::F32),
+         [](auto&, const SymValues& s, auto&, Outputs& y) {
+             if (s.at("k") == 0) std::memset(y[0].data(), 0xa5, y[0].bytes());
+         }},
+        {"sums accumulate in f16", matmul(DType::F16),
+         [](const Program&, const SymValues& s, const std::vector<Tensor>& in, Outputs& y) {
              for (int64_t i = 0; i < s.at("m"); ++i)
                  for (int64_t j = 0; j < s.at("n"); ++j) {
                      double t = 0;
                      for (int64_t k = 0; k < s.at("k"); ++k)
-                         t = derive::round_to(t + in[0].get(i * s.at("k") + k) * in[1].get(j * s.at("k") + k), DType::F16);
+                         t = derive::round_to(t + in[0].get(i * s.at("k") + k) * in[1].get(j * s.at("k") + k),
+                                              DType::F16);
                      y[0].set(i * s.at("n") + j, t);
                  }
          }},
-        {"f32 products of f16 lose their last bits", matmul(DType::F32), [](const Program&, const SymValues& s, const std::vector<Tensor>& in, Outputs& y) {
+        {"f32 products of f16 lose their last bits", matmul(DType::F32),
+         [](const Program&, const SymValues& s, const std::vector<Tensor>& in, Outputs& y) {
              for (int64_t i = 0; i < s.at("m"); ++i)
                  for (int64_t j = 0; j < s.at("n"); ++j) {
                      double t = 0;
                      for (int64_t k = 0; k < s.at("k"); ++k)
-                         t += derive::round_to(in[0].get(i * s.at("k") + k), DType::BF16) * derive::round_to(in[1].get(j * s.at("k") + k), DType::BF16);
+                         t += derive::round_to(in[0].get(i * s.at("k") + k), DType::BF16) *
+                              derive::round_to(in[1].get(j * s.at("k") + k), DType::BF16);
                      y[0].set(i * s.at("n") + j, t);
                  }
          }},
-        {"indices are swapped", transpose(), [](auto&, auto&, const std::vector<Tensor>& x, Outputs& y) { if (y[0].bytes()) std::memcpy(y[0].data(), x[0].data(), y[0].bytes()); }},
-        {"the maximum swallows NaN", relu(), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 0; i < y[0].size(); ++i) if (std::isnan(y[0].get(i))) y[0].set(i, 0.0); }},
-        {"-0 is lost", unary(Fn::Neg), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 0; i < y[0].size(); ++i) if (y[0].get(i) == 0) y[0].set(i, 0.0); }},
-        {"overflow saturates", unary(Fn::Exp), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 0; i < y[0].size(); ++i) if (std::isinf(y[0].get(i))) y[0].set(i, highest(DType::F32)); }},
+        {"indices are swapped", transpose(),
+         [](auto&, auto&, const std::vector<Tensor>& x, Outputs& y) {
+             if (y[0].bytes()) std::memcpy(y[0].data(), x[0].data(), y[0].bytes());
+         }},
+        {"the maximum swallows NaN", relu(),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 0; i < y[0].size(); ++i)
+                 if (std::isnan(y[0].get(i))) y[0].set(i, 0.0);
+         }},
+        {"-0 is lost", unary(Fn::Neg),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 0; i < y[0].size(); ++i)
+                 if (y[0].get(i) == 0) y[0].set(i, 0.0);
+         }},
+        {"overflow saturates", unary(Fn::Exp),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 0; i < y[0].size(); ++i)
+                 if (std::isinf(y[0].get(i))) y[0].set(i, highest(DType::F32));
+         }},
         {"16-bit stores truncate", unary(Fn::Abs, DType::F16), nullptr},  // replaced below
-        {"one element too many is written", relu(), [](auto&, auto&, auto&, Outputs& y) { static_cast<char*>(y[0].data())[y[0].bytes()] = 0; }, Outcome::WroteOutside},
-        {"a byte in front is written", relu(), [](auto&, auto&, auto&, Outputs& y) { static_cast<char*>(y[0].data())[-1] = 0; }, Outcome::WroteOutside},
-        {"an input is overwritten", relu(), [](auto&, auto&, const std::vector<Tensor>& x, Outputs&) { if (x[0].size()) const_cast<Tensor&>(x[0]).set(0, 77.0); }, Outcome::ChangedInput},
-        {"nothing is written", reduction(ReduceOp::Sum), [](auto&, auto&, auto&, Outputs& y) { std::memset(y[0].data(), 0xa5, y[0].bytes()); }},
-        {"integers saturate", matmul(DType::I64), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 0; i < y[0].size(); ++i) if (std::abs(y[0].get(i)) > 1e15) y[0].set_int(i, 1); }},
-        {"the 8th lane of each vector is off by an ulp", unary(Fn::Floor), [](auto&, auto&, auto&, Outputs& y) { for (int64_t i = 7; i < y[0].size(); i += 8) y[0].set(i, std::nextafter(static_cast<float>(y[0].get(i)), 9e9f)); }},
+        {"one element too many is written", relu(),
+         [](auto&, auto&, auto&, Outputs& y) { static_cast<char*>(y[0].data())[y[0].bytes()] = 0; },
+         Outcome::WroteOutside},
+        {"a byte in front is written", relu(),
+         [](auto&, auto&, auto&, Outputs& y) { static_cast<char*>(y[0].data())[-1] = 0; }, Outcome::WroteOutside},
+        {"an input is overwritten", relu(),
+         [](auto&, auto&, const std::vector<Tensor>& x, Outputs&) {
+             if (x[0].size()) const_cast<Tensor&>(x[0]).set(0, 77.0);
+         },
+         Outcome::ChangedInput},
+        {"nothing is written", reduction(ReduceOp::Sum),
+         [](auto&, auto&, auto&, Outputs& y) { std::memset(y[0].data(), 0xa5, y[0].bytes()); }},
+        {"integers saturate", matmul(DType::I64),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 0; i < y[0].size(); ++i)
+                 if (std::abs(y[0].get(i)) > 1e15) y[0].set_int(i, 1);
+         }},
+        {"the 8th lane of each vector is off by an ulp", unary(Fn::Floor),
+         [](auto&, auto&, auto&, Outputs& y) {
+             for (int64_t i = 7; i < y[0].size(); i += 8)
+                 y[0].set(i, std::nextafter(static_cast<float>(y[0].get(i)), 9e9f));
+         }},
     };
     for (const Broken& b : broken) {
         Spoil spoil = b.spoil;
@@ -174,11 +223,14 @@ TEST(VerifyCheck, EveryKindOfBugIsCaught) {
 
 TEST(VerifyCheck, ReportsTheSmallestFailure) {
     const Report r = check_program(transpose(), fake([](auto&, const SymValues& s, auto&, Outputs& y) {
-        if (s.at("m") >= 8 && y[0].size()) y[0].set(y[0].size() - 1, 1e6);
-    }), {.sizes = {.tiles = {8}, .count = 100}});
+                                       if (s.at("m") >= 8 && y[0].size()) y[0].set(y[0].size() - 1, 1e6);
+                                   }),
+                                   {.sizes = {.tiles = {8}, .count = 100}});
     ASSERT_TRUE(r.smallest_failure);
     EXPECT_EQ(r.smallest_failure->sizes.at("m"), 8);
-    EXPECT_THAT(r.str(), testing::MatchesRegex("transpose: [0-9]+ of [0-9]+ cases failed.*smallest: x = f32\\[8,.*wrong: 1 of [0-9]+ elements, the first at .*expected .*, got 1000000 .*"));
+    EXPECT_THAT(r.str(),
+                testing::MatchesRegex("transpose: [0-9]+ of [0-9]+ cases failed.*smallest: x = f32\\[8,.*wrong: 1 of "
+                                      "[0-9]+ elements, the first at .*expected .*, got 1000000 .*"));
 }
 
 TEST(VerifyCheck, ErrorsOfTheKernelAreFailures) {
@@ -187,7 +239,9 @@ TEST(VerifyCheck, ErrorsOfTheKernelAreFailures) {
     ASSERT_TRUE(r.smallest_failure);
     EXPECT_EQ(r.smallest_failure->outcome, Outcome::CompileFailed);
     EXPECT_EQ(r.smallest_failure->message, "scans are not supported");
-    const Compile fails = [](const Program&) -> Result<Compiled> { return Compiled([](auto&, auto&, auto&) -> Status { return Diagnostic("no memory"); }); };
+    const Compile fails = [](const Program&) -> Result<Compiled> {
+        return Compiled([](auto&, auto&, auto&) -> Status { return Diagnostic("no memory"); });
+    };
     EXPECT_EQ(check_program(relu(), fails, quick()).smallest_failure->outcome, Outcome::RunFailed);
 }
 
@@ -199,7 +253,9 @@ TEST(VerifyCheck, AnOutsideIndexMustBeReported) {
     // A float index: the inputs do not know to stay inside.
     b.set(y, {v}, b.p.load(t, {b.p.cast(b(Fn::Mul, b.load(i, {v}), b.f32(10)), DType::I64)}));
     const Program p = b.done();
-    const Compile silent = [](const Program&) -> Result<Compiled> { return Compiled([](auto&, auto&, auto&) { return ok_status(); }); };
+    const Compile silent = [](const Program&) -> Result<Compiled> {
+        return Compiled([](auto&, auto&, auto&) { return ok_status(); });
+    };
     const auto run = silent(p);
     EXPECT_EQ(check_case(p, *run, {{"n", 9}}, Pattern::Random, 1).outcome, Outcome::MissedError);
     const auto loud = fake(nullptr)(p);
@@ -214,8 +270,10 @@ TEST(VerifyCheck, TensorsAreAlignedToTheirElementsOnly) {
             return (*fake(nullptr)(p))(s, in, out);
         });
     };
-    EXPECT_TRUE(check_program(matmul(DType::F16), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
-    EXPECT_TRUE(check_program(matmul(DType::F64), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
+    EXPECT_TRUE(
+        check_program(matmul(DType::F16), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
+    EXPECT_TRUE(
+        check_program(matmul(DType::F64), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
 }
 
 }  // namespace

@@ -56,7 +56,10 @@ TEST(VerifyInputs, IndicesStayInside) {
     const auto y = b.out("y", DType::F32, {k}), z = b.out("z", DType::I32, {k});
     const auto v = b.var("k", k), u = b.var("k", k), w = b.var("k", k);
     const auto at = b.load(i, {v});
-    b.set(place, {v}, b.p.cast(b.p.select(b(Fn::Lt, at, b.p.integer(0, DType::I32)), b(Fn::Add, at, b.p.cast(b.p.size(n), DType::I32)), at), DType::I64));
+    b.set(place, {v},
+          b.p.cast(b.p.select(b(Fn::Lt, at, b.p.integer(0, DType::I32)),
+                              b(Fn::Add, at, b.p.cast(b.p.size(n), DType::I32)), at),
+                   DType::I64));
     b.set(y, {u}, b.p.load(t, {b.load(place, {u})}));
     b.set(z, {w}, b.load(free, {w}));
     const Program p = b.done();
@@ -85,7 +88,9 @@ TEST(VerifyInputs, StatedRangesHold) {
     const Program p = b.done();
     for (Pattern q : {Pattern::Random, Pattern::Ties, Pattern::Offset, Pattern::Positive, Pattern::Extremes}) {
         const auto in = make_inputs(p, {{"n", 300}}, q, 1, {Range{0.1, 0.2}, Range{3, 5}, std::nullopt});
-        if (q != Pattern::Extremes) { EXPECT_FALSE(any(in[0], [](double d) { return d < 0.0999 || d >= 0.2; })); }
+        if (q != Pattern::Extremes) {
+            EXPECT_FALSE(any(in[0], [](double d) { return d < 0.0999 || d >= 0.2; }));
+        }
         EXPECT_FALSE(any(in[1], [](double d) { return d < 3 || d > 4; }));
         EXPECT_FALSE(any(in[2], [](double d) { return d != 0 && d != 1; }));
     }
@@ -101,7 +106,8 @@ TEST(VerifySizes, CombinationsHoldTheRequirementsAndTheWork) {
     const Sym g = sym("g"), c = sym("c"), h = sym("h"), k = sym("k"), o = h - k + Sym(1);
     const auto x = b.in("x", DType::F32, {c, h}), w = b.in("w", DType::F32, {k}), y = b.out("y", DType::F32, {c, o});
     const auto vc = b.var("c", c), vo = b.var("o", o), vk = b.var("k", k);
-    b.set(y, {vc, vo}, b.sum({vk}, b(Fn::Mul, b.p.load(x, {b.at(vc), b(Fn::Add, b.at(vo), b.at(vk))}), b.load(w, {vk}))));
+    b.set(y, {vc, vo},
+          b.sum({vk}, b(Fn::Mul, b.p.load(x, {b.at(vc), b(Fn::Add, b.at(vo), b.at(vk))}), b.load(w, {vk}))));
     b.p.requirements.push_back({equal(mod(c, g), Sym(0)), "c must be a multiple of g"});
     const Program p = b.done();
     const SizeOptions options{.tiles = {8, 16}, .max_work = 3000, .count = 20};
@@ -124,7 +130,8 @@ TEST(VerifySizes, CombinationsHoldTheRequirementsAndTheWork) {
 }
 
 TEST(VerifyCompare, VerdictsAndTheFirstBadElement) {
-    derive::ReferenceOutput r{tensor(DType::F64, {2, 3}, {1.0, 2.0, 0.1, 0.0, 5.0, 1e-40}), tensor(DType::F64, {2, 3}, {0.0, 0.5, 1e-8, 0.0, 0.0, 0.0}),
+    derive::ReferenceOutput r{tensor(DType::F64, {2, 3}, {1.0, 2.0, 0.1, 0.0, 5.0, 1e-40}),
+                              tensor(DType::F64, {2, 3}, {0.0, 0.5, 1e-8, 0.0, 0.0, 0.0}),
                               tensor(DType::F64, {2, 3}, {1.0, 2.0, 0.1, 0.0, 5.0, 1e-40})};
     const Tensor exact = tensor(DType::F32, {2, 3}, {1.0, 2.0, 0.1, 0.0, 5.0, 1e-40});
     r.value.set(5, exact.get(5));
@@ -142,7 +149,8 @@ TEST(VerifyCompare, VerdictsAndTheFirstBadElement) {
     EXPECT_EQ(compare(r, t, DType::F32).verdict, Verdict::PolicyDifference);
     t.set(3, -0.0);
     c = compare(r, t, DType::F32);
-    EXPECT_EQ(c.str(), "wrong: 1 of 6 elements, the first at [1, 0]: expected 0, got -0 (allowed 0); 1 subnormals flushed");
+    EXPECT_EQ(c.str(),
+              "wrong: 1 of 6 elements, the first at [1, 0]: expected 0, got -0 (allowed 0); 1 subnormals flushed");
     t.set(2, 0.2);
     c = compare(r, t, DType::F32);
     EXPECT_EQ(c.wrong, 2);
@@ -155,7 +163,8 @@ TEST(VerifyCompare, VerdictsAndTheFirstBadElement) {
 
 TEST(VerifyCompare, SpecialValuesAndOverflow) {
     const auto judge = [](double value, double bound, double got, DType t = DType::F32) {
-        derive::ReferenceOutput r{tensor(DType::F64, {1}, {value}), tensor(DType::F64, {1}, {bound}), tensor(DType::F64, {1}, {value})};
+        derive::ReferenceOutput r{tensor(DType::F64, {1}, {value}), tensor(DType::F64, {1}, {bound}),
+                                  tensor(DType::F64, {1}, {value})};
         return compare(r, tensor(t, {1}, {got}), t).verdict;
     };
     EXPECT_EQ(judge(NAN, 0, NAN), Verdict::Equal);
@@ -164,21 +173,22 @@ TEST(VerifyCompare, SpecialValuesAndOverflow) {
     EXPECT_EQ(judge(INFINITY, 0, INFINITY), Verdict::Equal);
     EXPECT_EQ(judge(INFINITY, 0, -INFINITY), Verdict::Wrong);
     EXPECT_EQ(judge(INFINITY, 0, 3e38), Verdict::Wrong);
-    EXPECT_EQ(judge(1e300, 1e280, INFINITY), Verdict::Equal);      // rounds to infinity
+    EXPECT_EQ(judge(1e300, 1e280, INFINITY), Verdict::Equal);  // rounds to infinity
     EXPECT_EQ(judge(1e300, 1e280, highest(DType::F32)), Verdict::Wrong);
     EXPECT_EQ(judge(3.4028e38, 1e35, INFINITY), Verdict::WithinTolerance);  // may overflow
     EXPECT_EQ(judge(3.4028e38, 1e35, -INFINITY), Verdict::Wrong);
     EXPECT_EQ(judge(3.4028e38, 1e30, INFINITY), Verdict::Wrong);
     EXPECT_EQ(judge(65510, 40, INFINITY, DType::F16), Verdict::WithinTolerance);
     EXPECT_EQ(judge(1, INFINITY, 1e30), Verdict::IllConditioned);
-    EXPECT_EQ(judge(0, 1e-46, -0.0), Verdict::Equal);              // a zero whose sign is open
+    EXPECT_EQ(judge(0, 1e-46, -0.0), Verdict::Equal);  // a zero whose sign is open
     EXPECT_EQ(judge(-0.0, 0, -0.0), Verdict::Equal);
     EXPECT_EQ(judge(-0.0, 0, 0.0), Verdict::Wrong);
 }
 
 TEST(VerifyCompare, IntegersToTheLastBit) {
     const int64_t big = (int64_t{1} << 60) + 1;
-    derive::ReferenceOutput r{tensor<int64_t>(DType::I64, {2}, {big, 5}), tensor(DType::F64, {2}, {0.0, 2.0}), tensor(DType::F64, {2}, {1.0, 1.0})};
+    derive::ReferenceOutput r{tensor<int64_t>(DType::I64, {2}, {big, 5}), tensor(DType::F64, {2}, {0.0, 2.0}),
+                              tensor(DType::F64, {2}, {1.0, 1.0})};
     EXPECT_EQ(compare(r, tensor<int64_t>(DType::I64, {2}, {big, 5}), DType::I64).verdict, Verdict::Equal);
     EXPECT_EQ(compare(r, tensor<int64_t>(DType::I64, {2}, {big, 7}), DType::I64).verdict, Verdict::WithinTolerance);
     const auto c = compare(r, tensor<int64_t>(DType::I64, {2}, {big - 1, 8}), DType::I64);
