@@ -6,9 +6,9 @@
 
 #include "cli/subject.h"
 #include "runtime/thread_pool.h"
-#include "verify/check.h"
 #include "verify/cpu_target.h"
 #include "verify/graph_check.h"
+#include "verify/operator.h"
 
 namespace opwright::cli {
 namespace {
@@ -63,8 +63,8 @@ Result<json> verify_operators(const std::string& target, const Flags& f, std::st
     json list = json::array();
     bool passed = true;
     for (const std::string& n : operators.names) {
-        OPW_TRY(const math::Program p, operators.library->elaborate_symbolic(n));
-        const verify::Report r = verify::check_program(p, verify::cpu_target(f.execution.options().execution.cpu, *pool), {});
+        const verify::Report r =
+            verify::check_operator(*operators.library, n, verify::cpu_target(f.execution.options().execution.cpu, *pool));
         passed = passed && r.passed();
         text += r.str() + "\n";
         json verdicts = json::object();

@@ -74,8 +74,9 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
         // The exponent range is judged at the end, from up_ and down_.
         if (std::isfinite(x.v) && std::isfinite(best_.v) && std::isfinite(x.e)) {
             const double r = best_.v * x.v;
-            best_ = {r,
-                     std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e + (empty_ ? 0 : c_->error(r))};
+            double e = std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e;
+            if (!empty_) e += c_->error(std::fabs(r) + e);
+            best_ = {r, e};
         } else {
             const Bounded f[2] = {best_, x};
             best_ = apply_bounded(math::Fn::Mul, f, *c_);

@@ -50,6 +50,17 @@ public:
             fail(one_line(examples.error()));
             return std::move(report_);
         }
+        if (examples->empty()) {  // nothing says which ranks, types or values it is meant for
+            const auto p = library_.elaborate_symbolic(op_);
+            if (!p.ok()) {
+                fail(one_line(p.error()));
+                return std::move(report_);
+            }
+            Report r = check_program(*p, target_, options_.check);
+            for (TensorId t : p->inputs) r.types.emplace_back(opwright::name(p->tensors[t].dtype));
+            report_.add(r);
+            return std::move(report_);
+        }
         bool first = true;
         for (const lang::Example& e : *examples) {
             std::set<DType> floats;
