@@ -1,7 +1,6 @@
 #include "schedule/kernel.h"
 
 #include <algorithm>
-#include <set>
 
 #include "schedule/hoist.h"
 
@@ -47,7 +46,7 @@ struct Growing {
 
 class Former {
 public:
-    explicit Former(const Program& p) : p_(p) {}
+    Former(const Program& p, const std::set<TensorId>& apart) : p_(p), apart_(apart) {}
 
     Kernel run() {
         for (uint32_t i = 0; i < p_.equations.size(); ++i)
@@ -89,6 +88,7 @@ private:
         for (const Read& r : reads_of(p_, q.rhs)) {
             auto w = n.written.find(r.tensor);
             if (w == n.written.end()) continue;
+            if (apart_.count(r.tensor)) return false;
             reads_nest = true;
             for (size_t d = 0; d < r.at.size(); ++d) {
                 const VarId g = w->second[d];
@@ -181,6 +181,7 @@ private:
     }
 
     const Program& p_;
+    const std::set<TensorId>& apart_;
     std::vector<Growing> nests_;
 };
 }  // namespace
@@ -197,8 +198,8 @@ std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
     return r;
 }
 
-Kernel form_kernel(const Program& p, const std::vector<bool>& constant_inputs) {
-    Kernel k = Former(collapse(hoist(absorb(p)))).run();
+Kernel form_kernel(const Program& p, const std::vector<bool>& constant_inputs, const std::set<TensorId>& apart) {
+    Kernel k = Former(collapse(hoist(absorb(p))), apart).run();
     for (const TensorInfo& t : k.program.tensors) k.constant.push_back(t.role == Role::Constant);
     for (size_t i = 0; i < constant_inputs.size(); ++i)
         if (constant_inputs[i]) k.constant[k.program.inputs[i]] = true;

@@ -2,6 +2,7 @@
 // the grid are independent and run in parallel, the equations at one point run in order.
 #pragma once
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "math/program.h"
@@ -32,8 +33,10 @@ struct Kernel {
     std::vector<bool> constant;             // by tensor: contents never change (weights, tables)
 };
 
-// `constant_inputs` marks inputs of p in order; empty: none.
-Kernel form_kernel(const math::Program& p, const std::vector<bool>& constant_inputs = {});
+// `constant_inputs` marks inputs of p in order; empty: none. Tensors in `apart` are never read in the nest that writes
+// them.
+Kernel form_kernel(const math::Program& p, const std::vector<bool>& constant_inputs = {},
+                   const std::set<math::TensorId>& apart = {});
 
 // Variables of an update whose iterations may run in any order and side by side: those that place alone in one dim.
 std::vector<math::VarId> independent_vars(const math::Program& p, const math::Equation& q);

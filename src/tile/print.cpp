@@ -42,12 +42,18 @@ struct Printer {
                 return line(depth, fmt::format("{} = {}({}, {}){}", name(s.dst), math::name(s.op), name(s.dst),
                                                name(s.a), s.b == kNoBuffer ? "" : " where " + name(s.b)));
             case StmtKind::Reduce:
+                if (s.a != kNoBuffer)
+                    return define(fmt::format("reduce {} of {} along {}{}", math::name(s.op), name(s.a),
+                                              m.vars[s.var].name, s.b == kNoBuffer ? "" : " where " + name(s.b)));
                 return line(depth, s.var == kNone ? fmt::format("{} complete", name(s.dst))
                                                   : fmt::format("{} = reduce {} along {}", name(s.dst),
                                                                 math::name(s.op), m.vars[s.var].name));
             case StmtKind::Contract:
                 return line(depth, fmt::format("{} += contract {} * {}", name(s.dst), name(s.a), name(s.b)));
             case StmtKind::Scan:
+                if (s.a != kNoBuffer)
+                    return define(fmt::format("scan {} of {} along {}{}", math::name(s.op), name(s.a),
+                                              m.vars[s.var].name, s.b == kNoBuffer ? "" : " carrying on " + name(s.b)));
                 return line(depth, fmt::format("scan {} along {} into {}", math::name(s.op), m.vars[s.var].name,
                                                m.tensors[m.equations[s.equation].lhs].name));
             case StmtKind::Store:
@@ -95,10 +101,23 @@ struct Verifier {
                     use(s.a, "use");
                     if (s.kind == StmtKind::Contract || s.b != kNoBuffer) use(s.b, "use");
                     break;
-                case StmtKind::Reduce: use(s.dst, "reduction"); break;
+                case StmtKind::Reduce:
+                    if (s.a == kNoBuffer) {
+                        use(s.dst, "reduction");
+                    } else {
+                        use(s.a, "reduction");
+                        if (s.b != kNoBuffer) use(s.b, "reduction");
+                        defined[s.dst] = true;
+                    }
+                    break;
                 case StmtKind::Store:
                 case StmtKind::ScatterReduce: use(s.a, "store"); break;
-                case StmtKind::Scan: break;
+                case StmtKind::Scan:
+                    if (s.a == kNoBuffer) break;
+                    use(s.a, "scan");
+                    if (s.b != kNoBuffer) use(s.b, "scan");
+                    defined[s.dst] = true;
+                    break;
             }
         }
     }

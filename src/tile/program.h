@@ -19,7 +19,7 @@ enum class Memory : uint8_t { Register, Scratch };
 
 struct Extent {
     math::VarId var;
-    int64_t size;  // elements of the box along var; 0: the variable's whole extent
+    int64_t size;  // elements of the box along var, padding included; 0: the variable's whole extent
 };
 struct Buffer {
     std::string name;
@@ -31,16 +31,17 @@ struct Buffer {
 };
 
 enum class StmtKind : uint8_t {
-    For,            // var by `tile`, over its extent (within the task's range where var is a grid axis): body
-    Load,           // dst = a tensor's elements (affine access)
-    Gather,         // dst = a tensor's elements at places that are data
-    Map,            // dst = expression of buffers, point by point
-    Fill,           // dst = the identity of `op`
-    Accumulate,     // dst = dst op a, point by point
-    Reduce,         // dst = fold of dst's partial results along `var` (kNone: dst already is the result)
-    Contract,       // dst += a * b
-    Scan,           // the equation's scan, in order along `var`
-    Store,          // the equation's lhs = a
+    For,         // var by `tile`, over its extent (within the task's range where var is a grid axis): body
+    Load,        // dst = a tensor's elements (affine access)
+    Gather,      // dst = a tensor's elements at places that are data
+    Map,         // dst = expression of buffers, point by point
+    Fill,        // dst = the identity of `op`
+    Accumulate,  // dst = dst op a, point by point
+    Reduce,      // dst = fold along `var` of a (block targets: a row held whole), where b; without a, of dst's partial
+                 // results (kNone: dst already is the result)
+    Contract,    // dst += a * b
+    Scan,   // the equation's scan, in order along `var`; block targets: of the block a into dst, carrying on from b
+    Store,  // the equation's lhs = a
     ScatterReduce,  // the equation's lhs op= a
 };
 struct Stmt {
@@ -57,7 +58,7 @@ struct Stmt {
 
 struct GridAxis {
     math::VarId var;
-    int64_t tile;  // points of the variable in one task
+    int64_t tile;  // points of the variable in one task; block targets take fewer of a short variable
 };
 struct Nest {
     std::vector<GridAxis> grid;
