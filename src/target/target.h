@@ -1,0 +1,61 @@
+// What every target offers, and the list of them. A target turns one Program into source text that people can read and
+// use without Opwright; where this machine allows, it also builds and runs it.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/tensor.h"
+#include "math/program.h"
+#include "schedule/schedule.h"
+
+namespace opwright::target {
+
+struct SourceFile {
+    std::string path;  // relative to the folder that the sources go to
+    std::string text;
+};
+
+struct Emission {
+    std::vector<SourceFile> files;   // the kernel's file first
+    std::vector<std::string> facts;  // lines for people: schedule, registers, bytes of shared or unified buffer
+};
+
+struct EmitOptions {
+    std::optional<schedule::Schedule> schedule;  // of a person; the target's default otherwise
+    std::string arch;                            // of the target's compiler, "sm_90a"; empty: the target's default
+    math::SymValues sizes;                       // at which the test that goes with the source runs
+};
+
+// One built kernel. Tensors lie in the host's memory; outputs have their types and shapes already.
+class Runnable {
+public:
+    virtual ~Runnable() = default;
+    virtual Status run(const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                       std::vector<Tensor>& outputs) = 0;
+};
+
+class Target {
+public:
+    virtual ~Target() = default;
+    virtual std::string_view name() const = 0;   // "cuda"
+    virtual std::string_view about() const = 0;  // one line for people
+    // `p` is localised: extents are constants or plain symbols. Errors: what of p this target has no form for, and why.
+    virtual Result<Emission> emit(const math::Program& p, const EmitOptions& o) const = 0;
+    // Why kernels can't run here, as a sentence; empty where they can.
+    virtual std::string cannot_run() const = 0;
+    // Where kernels run when they do: "this processor", "the functional simulator", "NVIDIA H200".
+    virtual std::string runs_on() const = 0;
+    virtual Result<std::unique_ptr<Runnable>> build(const math::Program& p, const EmitOptions& o) const = 0;
+};
+
+// All targets that emit source text, in the order in which they are listed to people.
+std::span<const Target* const> targets();
+// Error: no target of this name, with the names there are.
+Result<const Target*> find_target(std::string_view name);
+
+}  // namespace opwright::target
