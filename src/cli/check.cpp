@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/subject.h"
 #include "derive/shape.h"
 #include "graph/onnx/import.h"
@@ -132,7 +133,7 @@ void run(const Flags& f, Context& c) {
         j["ok"] = errors.empty();
         j["errors"] = json::array();
         for (const Diagnostic& d : errors) j["errors"].push_back(diagnostic_json(d));
-        if (!f.json) print(text);
+        if (!f.json) print(wrapped(text));
         for (const Diagnostic& d : errors) {
             c.exit = kFinding;
             if (!f.json) std::fprintf(stderr, "%s\n", render(d, colour()).c_str());

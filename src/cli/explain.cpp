@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/subject.h"
 #include "explain/operator_report.h"
 #include "explain/units.h"
@@ -74,7 +75,7 @@ Status explain_model(const Flags& f) {
     }
     OPW_TRY(compiled, model->version(inputs));
     const std::string level = f.level.empty() ? "graph" : f.level;
-    std::string text = level == "graph" ? graph::print(compiled->executable->graph()) + decisions_text(*compiled) : level_text(*compiled, level, f.node);
+    std::string text = level == "graph" ? wrapped(graph::print(compiled->executable->graph()) + decisions_text(*compiled)) : level_text(*compiled, level, f.node);
     if (text.empty())
         return Diagnostic(fmt::format("The model has no kernel for an operator named '{}'.", f.node)).with_next("`opwright explain MODEL --level graph` lists the operators behind each kernel.");
     if (f.json) print_json({{"target", f.target}, {"level", level}, {"text", text}, {"fusion", decisions_json(*compiled)}});
@@ -104,7 +105,7 @@ Status explain_operator(const Flags& f) {
     OPW_TRY(const auto op, load_operator(f.target, f.op));
     OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options_of(f), f.execution.pool()));
     OPW_TRY(const auto version, call.op->version(call.inputs));
-    const std::string text = f.level == "graph" ? graph::print(version.compiled->executable->graph()) : level_text(*version.compiled, f.level, "");
+    const std::string text = f.level == "graph" ? wrapped(graph::print(version.compiled->executable->graph())) : level_text(*version.compiled, f.level, "");
     if (f.json) print_json({{"target", f.target}, {"level", f.level}, {"text", text}});
     else print(text);
     return ok_status();

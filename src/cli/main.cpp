@@ -2,15 +2,34 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 
+#include "base/text.h"
+#include "base/version.h"
 #include "cli/command.h"
 
-#include "base/version.h"
+namespace {
+// Help within opwright::kTextColumns: CLI11 indents the lines of a description but does not make them.
+class Help : public CLI::Formatter {
+    std::string lines(const std::string& description) const {
+        std::string r = opwright::wrapped(description, 0, 0, opwright::kTextColumns - get_column_width());
+        if (!r.empty()) r.pop_back();
+        return r;
+    }
+    std::string make_option_desc(const CLI::Option* o) const override { return lines(CLI::Formatter::make_option_desc(o)); }
+    std::string make_subcommand(const CLI::App* a) const override {
+        std::ostringstream out;
+        CLI::detail::format_help(out, a->get_display_name(true), lines(a->get_description()), get_column_width());
+        return out.str();
+    }
+};
+}  // namespace
 
 int main(int argc, char** argv) {
     using namespace opwright::cli;
     CLI::App app("State an operator's mathematics once; derive, compile, verify, run and explain it.\n"
                  "Each command has its own help with examples: opwright COMMAND --help");
+    app.formatter(std::make_shared<Help>());  // of the commands too: they inherit it
     app.set_version_flag("--version", std::string("opwright ") + opwright::kVersion);
     app.require_subcommand(1);
     app.footer("Exit codes: 0 all is well; 1 what was examined is wrong, unsupported or unreadable; 2 wrong usage;\n"

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/subject.h"
 #include "explain/profile.h"
 
@@ -50,7 +51,7 @@ void run(const Flags& f, Context& c) {
         j["notes"] = notes;
         return print_json(j);
     }
-    for (const std::string& n : notes) print("input " + n + "\n");
+    for (const std::string& n : notes) print(wrapped("input " + n));
     print(explain::to_text(*p, f.rows));
 }
 }  // namespace

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/subject.h"
 
 namespace opwright::cli {
@@ -76,8 +77,8 @@ void run(const Flags& f, Context& c) {
         for (const io::NamedTensor& t : *r) j["outputs"].push_back(describe_json(t.name, t.tensor));
         return print_json(j);
     }
-    for (const std::string& n : notes) print("input  " + n + "\n");
-    for (const io::NamedTensor& t : *r) print("output " + describe(t.name, t.tensor) + "\n");
+    for (const std::string& n : notes) print(wrapped("input  " + n));
+    for (const io::NamedTensor& t : *r) print(wrapped("output " + describe(t.name, t.tensor)));
 }
 }  // namespace
 

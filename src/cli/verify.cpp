@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "cli/subject.h"
 #include "runtime/thread_pool.h"
 #include "verify/cpu_target.h"
@@ -87,7 +88,7 @@ void run(const Flags& f, Context& c) {
             continue;
         }
         if (!(*r)["passed"].get<bool>()) c.exit = kFinding;
-        if (!f.json) print(text);
+        if (!f.json) print(wrapped(text));
         all.push_back(std::move(*r));
     }
     if (f.json && !all.empty()) print_json(all.size() == 1 ? all[0] : all);
@@ -102,8 +103,9 @@ void add_verify(CLI::App& app, Context& c) {
     f->data.add(*a, false);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");
-    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around vector and tile widths, primes), on special\n"
-              "values, for each element type. A model's kernels are each compared on the inputs that they met.\n"
+    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around vector and tile widths,\n"
+              "primes), on special values, for each element type. A model's kernels are each compared on the\n"
+              "inputs that they met.\n"
               "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv2d\n  opwright verify model.onnx --size h=64,w=64");
     a->callback([f, &c] { run(*f, c); });
 }

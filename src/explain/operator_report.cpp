@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "derive/cost.h"
 #include "derive/shape.h"
 
@@ -50,16 +51,16 @@ std::string to_text(const OperatorReport& r) {
         }
         return t;
     };
-    std::string t = r.name + (r.doc.empty() ? "" : ": " + r.doc) + "\n";
+    std::string t = wrapped(r.name + (r.doc.empty() ? "" : ": " + r.doc));
     if (!r.file.empty()) t += "declared in " + r.file + "\n";
     if (!r.source.empty()) t += "\n" + indented(r.source);
-    t += "\nshape rule\n" + indented(r.shape_rule);
+    t += "\nshape rule\n" + wrapped(r.shape_rule, 4, 8);
     if (!r.requirements.empty()) {
         t += "\nrequirements\n";
-        for (const std::string& s : r.requirements) t += "    " + s + "\n";
+        for (const std::string& s : r.requirements) t += wrapped(s, 4, 8);
     }
-    t += "\ncost\n" + indented(r.cost);
-    t += "\nmathematics (what the fp64 reference evaluates, and every kernel is compared with)\n" + indented(r.equations);
+    t += "\ncost\n" + wrapped(r.cost, 4, 8);
+    t += "\nmathematics (what the fp64 reference evaluates, and every kernel is compared with)\n" + wrapped(r.equations, 4, 8);
     return t;
 }
 

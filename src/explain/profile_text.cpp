@@ -5,28 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/text.h"
 #include "explain/profile.h"
 #include "explain/units.h"
 
 namespace opwright::explain {
 namespace {
 
-constexpr size_t kWidth = 100;
-
-// Columns that a person sees: bytes that begin a character.
-size_t columns(const std::string& s) {
-    return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-std::string cut(const std::string& s, size_t width) {
-    if (columns(s) <= width) return s;
-    std::string r;
-    size_t n = 0;
-    for (size_t i = 0; i < s.size(); ++i) {
-        if ((s[i] & 0xC0) != 0x80 && n++ == width - 1) break;
-        r += s[i];
-    }
-    return r + "~";
-}
 std::string right(const std::string& s, size_t width) { return std::string(width > columns(s) ? width - columns(s) : 0, ' ') + s; }
 std::string left(const std::string& s, size_t width) { return s + std::string(width > columns(s) ? width - columns(s) : 0, ' '); }
 
@@ -36,42 +21,28 @@ std::vector<size_t> by_cost(const Profile& p) {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].seconds > p.rows[b].seconds; });
     return order;
 }
-
-std::string wrapped(const std::string& text, size_t indent) {
-    std::string r, line(indent, ' ');
-    for (size_t i = 0; i < text.size();) {
-        const size_t end = std::min(text.find(' ', i), text.size());
-        const std::string word = text.substr(i, end - i);
-        if (columns(line) > indent && columns(line) + 1 + columns(word) > kWidth) {
-            r += line + "\n";
-            line.assign(indent, ' ');
-        }
-        line += (columns(line) > indent ? " " : "") + word;
-        i = end + 1;
-    }
-    return r + line + "\n";
-}
 }  // namespace
 
 std::string to_text(const Profile& p, size_t limit) {
     std::string r;
-    r += fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} kernels for {} operators\n", cut(p.name.empty() ? "model" : p.name, 30),
-                     time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", p.rows.size(), p.source_operators);
-    r += fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}\n", bytes_text(p.machine.copy_bandwidth()),
-                     count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds));
-    r += fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants\n", bytes_text(static_cast<double>(p.memory.arena)),
-                     bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants)));
-    r += fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run\n\n", p.fused, bytes_text(p.fused_bytes));
+    r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} kernels for {} operators", cut(p.name.empty() ? "model" : p.name, 30),
+                             time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", p.rows.size(), p.source_operators));
+    r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}", bytes_text(p.machine.copy_bandwidth()),
+                             count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds)));
+    r += wrapped(fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants", bytes_text(static_cast<double>(p.memory.arena)),
+                             bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants))));
+    r += wrapped(fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run", p.fused, bytes_text(p.fused_bytes)));
+    r += "\n";
 
-    r += "operator                                       time share     FLOP    bytes FLOP/B bound      of floor\n";
+    r += "operator                                     time share     FLOP    bytes FLOP/B bound     of floor\n";
     const std::vector<size_t> order = by_cost(p);
     size_t shown = 0;
     for (size_t i : order) {
         if (limit && shown++ == limit) break;
         const Row& x = p.rows[i];
-        r += left(cut(x.name, 19), 20) + left(cut(x.type, 21), 22) + right(time_text(x.seconds), 9) + right(percent_text(x.share), 6) +
+        r += left(cut(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.seconds), 9) + right(percent_text(x.share), 6) +
              right(count_text(x.flops()), 9) + right(bytes_text(x.bytes), 9) + right(fmt::format("{:.1f}", x.intensity()), 7) + " " +
-             left(std::string(name(x.bound())), 10) + right(percent_text(x.of_floor()), 7) + "\n";
+             left(std::string(name(x.bound())), 10) + right(percent_text(x.of_floor()), 8) + "\n";
     }
     if (limit && order.size() > limit) {
         double rest = 0;
@@ -81,8 +52,8 @@ std::string to_text(const Profile& p, size_t limit) {
     r += "\n";
     for (size_t i : order)
         if (!p.rows[i].advice.empty()) {
-            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), kWidth) + "\n";
-            r += wrapped(p.rows[i].advice, 4);
+            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), kTextColumns) + "\n";
+            r += wrapped(p.rows[i].advice, 4, 4);
         }
     return r;
 }
