@@ -1,0 +1,3 @@
+#pragma once
+#include "../kernel_operator.h"
+#include "../sim/matmul.h"
