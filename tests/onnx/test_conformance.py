@@ -16,8 +16,8 @@ BUILD = Path(os.environ.get("OPWRIGHT_BUILD_DIR", ROOT / "build"))
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 VERDICTS = ["pass", "wrong", "crash", "unsupported", "timeout"]
 
-# Least part of each folder that passes. Raise a figure when it has been passed; never lower one.
-LEAST = {"node": 0.70, "light": 1.0, "simple": 0.5, "pytorch-operator": 0.8, "pytorch-converted": 0.8}
+# Cases of each folder that pass. Raise a figure when it has been passed, and write docs/onnx.md anew; never lower one.
+LEAST = {"node": 1497, "light": 9, "simple": 15, "pytorch-operator": 35, "pytorch-converted": 82}
 
 
 def conformance(folder):
@@ -43,7 +43,7 @@ def test_folder(folder):
     assert named(report, "wrong", "crash", "timeout") == [] and code == 0
     assert all(c["reason"] for c in report["cases"] if c["verdict"] == "unsupported")
     print(f"{folder}: {report['pass']} of {len(expected)} pass")
-    assert report["pass"] >= LEAST[folder] * len(expected), f"{report['pass']} of {len(expected)} pass"
+    assert report["pass"] >= LEAST[folder], f"{report['pass']} of {len(expected)} pass"
 
 
 def copy_case(name, to):
