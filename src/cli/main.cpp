@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
     Context c;
     add_check(app, c);
     add_explain(app, c);
+    add_emit(app, c);
     add_run(app, c);
     add_verify(app, c);
     add_profile(app, c);

@@ -7,21 +7,50 @@
 
 #include "base/text.h"
 #include "cli/subject.h"
+#include "derive/shape.h"
+#include "target/target.h"
+#include "verify/source_target.h"
 
 namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op;
+    std::string target, op, on = "cpu";
     std::vector<std::string> output;
     DataFlags data;
     ExecutionFlags execution;
     bool json = false;
 };
 
+// On a target that emits source.
+Result<std::vector<io::NamedTensor>> results_on(const Flags& f, const Operator::Version& v) {
+    OPW_TRY(const target::Target* on, target::find_target(f.on));
+    if (const std::string why = on->cannot_run(); !why.empty())
+        return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", f.on, why), {},
+                          fmt::format("`opwright emit {} --target {}` writes its source all the same.", f.target, f.on));
+    OPW_TRY(const verify::Compiled kernel, verify::source_target(*on)(v.program));
+    std::vector<Shape> shapes;
+    for (const Tensor& t : v.arguments) shapes.push_back(t.shape());
+    OPW_TRY(const math::SymValues sizes, derive::bind_symbols(v.program, shapes));
+    OPW_CHECK(derive::check_requirements(v.program, sizes));
+    std::vector<Tensor> outputs;
+    for (math::TensorId t : v.program.outputs) {
+        OPW_TRY(Shape s, derive::concrete_shape(v.program, t, sizes));
+        outputs.emplace_back(v.program.tensors[t].dtype, std::move(s));
+    }
+    OPW_CHECK(kernel(sizes, v.arguments, outputs));
+    std::vector<io::NamedTensor> r;
+    for (size_t i = 0; i < outputs.size(); ++i)
+        r.push_back({v.program.tensors[v.program.outputs[i]].name, std::move(outputs[i])});
+    return r;
+}
+
 Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::string>& notes) {
     std::vector<io::NamedTensor> r;
     if (is_model(f.target)) {
+        if (f.on != "cpu")
+            return Diagnostic(fmt::format("not run: models run on target cpu, not yet on {}.", f.on), {},
+                              "Run an operator of the library or of a file on that target.");
         OPW_TRY(auto model, Model::load(f.target, f.execution.options(), f.execution.pool()));
         OPW_TRY(const NamedInputs inputs, model_inputs(*model, f.data, notes));
         OPW_TRY(auto outputs, model->run(inputs));
@@ -36,6 +65,7 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
                 notes.push_back(fmt::format("{}: {}{} of random values (seed {})", call.names[std::min(i, call.names.size() - 1)],
                                             name(call.inputs[i].dtype()), to_string(call.inputs[i].shape()), f.data.seed));
     OPW_TRY(const auto version, call.op->version(call.inputs));
+    if (f.on != "cpu") return results_on(f, version);
     OPW_TRY(auto outputs, version.compiled->executable->run(version.arguments, call.op->pool()));
     for (size_t i = 0; i < outputs.size(); ++i)
         r.push_back({version.program.tensors[version.program.outputs[i]].name, std::move(outputs[i])});
@@ -87,6 +117,8 @@ void add_run(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("run", "Run a model or an operator");
     a->add_option("TARGET", f->target, "a model (.onnx), a file of declarations (.op), or an operator of the library")->required();
     a->add_option("--op", f->op, "which operator of the file");
+    a->add_option("--target", f->on, "what runs an operator: cpu, or a target that `emit` writes source for")
+        ->capture_default_str();
     a->add_option("--output", f->output, "FILE.npz for all outputs, or NAME=FILE (.npy, .npz, .pb, .png, .jpg)");
     f->data.add(*a);
     f->execution.add(*a);

@@ -7,6 +7,9 @@
 
 #include "derive/shape.h"
 #include "io/file.h"
+#include "math/inline.h"
+#include "math/unit_dims.h"
+#include "runtime/thread_pool.h"
 
 namespace opwright::cli {
 namespace {
@@ -191,6 +194,18 @@ Result<Call> operator_call(std::shared_ptr<const lang::Library> l, const std::st
     }
     OPW_TRY(c.op, Operator::make(*l, op, std::move(attributes), o, std::move(pool)));
     return c;
+}
+
+Result<math::Program> operator_program(std::shared_ptr<const lang::Library> l, const std::string& op, const DataFlags& d) {
+    math::Program p;
+    if (d.input.empty() && d.attributes.empty()) {
+        OPW_TRY(p, l->elaborate_symbolic(op));
+    } else {
+        OPW_TRY(const Call call, operator_call(l, op, d, {}, std::make_shared<runtime::ThreadPool>(1)));
+        OPW_TRY(const auto version, call.op->version(call.inputs));
+        p = version.program;
+    }
+    return math::inline_temporaries(math::drop_unit_variables(p)).program;
 }
 
 }  // namespace opwright::cli

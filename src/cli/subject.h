@@ -46,4 +46,8 @@ struct Call {
 Result<Call> operator_call(std::shared_ptr<const lang::Library> l, const std::string& name, const DataFlags& d, const CompileOptions& o,
                            std::shared_ptr<runtime::ThreadPool> pool);
 
+// The operator as a Program for targets: for the types and ranks of its first example or of the tensors given, extents
+// open; without temporaries that need not exist and variables that have one value.
+Result<math::Program> operator_program(std::shared_ptr<const lang::Library> l, const std::string& name, const DataFlags& d);
+
 }  // namespace opwright::cli

@@ -7,16 +7,18 @@
 #include "base/text.h"
 #include "cli/subject.h"
 #include "runtime/thread_pool.h"
+#include "target/target.h"
 #include "verify/cpu_target.h"
 #include "verify/graph_check.h"
 #include "verify/operator.h"
+#include "verify/source_target.h"
 
 namespace opwright::cli {
 namespace {
 
 struct Flags {
     std::vector<std::string> targets;
-    std::string op;
+    std::string op, on = "cpu";
     DataFlags data;
     ExecutionFlags execution;
     bool json = false;
@@ -61,11 +63,19 @@ Result<json> verify_model(const std::string& path, const Flags& f, std::string& 
 Result<json> verify_operators(const std::string& target, const Flags& f, std::string& text) {
     OPW_TRY(const Operators operators, load_operators(target, f.op));
     auto pool = f.execution.pool();
+    verify::Compile under_test = verify::cpu_target(f.execution.options().execution.cpu, *pool);
+    if (f.on != "cpu") {
+        OPW_TRY(const target::Target* on, target::find_target(f.on));
+        if (const std::string why = on->cannot_run(); !why.empty())
+            return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", f.on, why), {},
+                              fmt::format("`opwright emit {} --target {}` writes its source all the same.", target, f.on));
+        text += fmt::format("target {}, run on {}\n", f.on, on->runs_on());
+        under_test = verify::source_target(*on);
+    }
     json list = json::array();
     bool passed = true;
     for (const std::string& n : operators.names) {
-        const verify::Report r =
-            verify::check_operator(*operators.library, n, verify::cpu_target(f.execution.options().execution.cpu, *pool));
+        const verify::Report r = verify::check_operator(*operators.library, n, under_test);
         passed = passed && r.passed();
         text += r.str() + "\n";
         json verdicts = json::object();
@@ -82,6 +92,11 @@ void run(const Flags& f, Context& c) {
     json all = json::array();
     for (const std::string& target : f.targets) {
         std::string text;
+        if (is_model(target) && f.on != "cpu") {
+            fail(c, Diagnostic(fmt::format("not run: models are verified on target cpu, not yet on {}.", f.on), {},
+                               "Verify the operators of the library or of a file on that target."), f.json);
+            continue;
+        }
         auto r = is_model(target) ? verify_model(target, f, text) : verify_operators(target, f, text);
         if (!r.ok()) {
             fail(c, r.error(), f.json);
@@ -100,13 +115,15 @@ void add_verify(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("verify", "Compare compiled kernels with the reference in 64-bit arithmetic");
     a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library, or models (.onnx)")->required();
     a->add_option("--op", f->op, "only this operator of the file");
+    a->add_option("--target", f->on, "which target's kernels: cpu, or one of those that `emit` writes source for")
+        ->capture_default_str();
     f->data.add(*a, false);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");
     a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around vector and tile widths,\n"
               "primes), on special values, for each element type. A model's kernels are each compared on the\n"
               "inputs that they met.\n"
-              "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv2d\n  opwright verify model.onnx --size h=64,w=64");
+              "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv\n  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64");
     a->callback([f, &c] { run(*f, c); });
 }
 

@@ -5,9 +5,9 @@
 namespace opwright::target {
 
 struct Machine {
-    int vector_bytes = 16;         // of one vector register
+    int vector_bytes = 16;  // of one vector register
     int vector_registers = 16;
-    int64_t l1_bytes = 32 << 10;   // data cache of one core
+    int64_t l1_bytes = 32 << 10;  // data cache of one core
     int64_t l2_bytes = 1 << 20;
 };
 

@@ -3,12 +3,15 @@
 
 #include <vector>
 
+#include "target/c/c.h"
 #include "target/target.h"
 
 namespace opwright::target {
 
 std::span<const Target* const> targets() {
-    static const std::vector<const Target*> all = {};
+    static const std::vector<const Target*> all = {
+        &c::c_target(),
+    };
     return all;
 }
 

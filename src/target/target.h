@@ -2,7 +2,6 @@
 // use without Opwright; where this machine allows, it also builds and runs it.
 #pragma once
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +10,6 @@
 #include "base/result.h"
 #include "base/tensor.h"
 #include "math/program.h"
-#include "schedule/schedule.h"
 
 namespace opwright::target {
 
@@ -26,9 +24,9 @@ struct Emission {
 };
 
 struct EmitOptions {
-    std::optional<schedule::Schedule> schedule;  // of a person; the target's default otherwise
-    std::string arch;                            // of the target's compiler, "sm_90a"; empty: the target's default
-    math::SymValues sizes;                       // at which the test that goes with the source runs
+    std::string schedule;   // of a person, as JSON (schedule::from_json); empty: the target's default
+    std::string arch;       // of the target's compiler, "sm_90a"; empty: the target's default
+    math::SymValues sizes;  // at which the test that goes with the source runs
 };
 
 // One built kernel. Tensors lie in the host's memory; outputs have their types and shapes already.
@@ -44,8 +42,10 @@ public:
     virtual ~Target() = default;
     virtual std::string_view name() const = 0;   // "cuda"
     virtual std::string_view about() const = 0;  // one line for people
-    // `p` is localised: extents are constants or plain symbols. Errors: what of p this target has no form for, and why.
+    // Extents of `p` are expressions over p.symbols(). Errors: what of p this target has no form for, and why.
     virtual Result<Emission> emit(const math::Program& p, const EmitOptions& o) const = 0;
+    // For `explain`: "schedule", "schedule-json" or "tile", as emit() has them.
+    virtual Result<std::string> level(const math::Program& p, const std::string& level, const EmitOptions& o) const = 0;
     // Why kernels can't run here, as a sentence; empty where they can.
     virtual std::string cannot_run() const = 0;
     // Where kernels run when they do: "this processor", "the functional simulator", "NVIDIA H200".
