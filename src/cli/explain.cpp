@@ -8,13 +8,15 @@
 #include "cli/subject.h"
 #include "explain/operator_report.h"
 #include "explain/units.h"
+#include "io/file.h"
 #include "runtime/thread_pool.h"
+#include "target/target.h"
 
 namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op, level, node;
+    std::string target, op, level, node, on = "cpu", schedule;
     DataFlags data;
     ExecutionFlags execution;
     bool json = false;
@@ -83,6 +85,39 @@ Status explain_model(const Flags& f) {
     return ok_status();
 }
 
+Status print_schedule(const Flags& f, const std::string& json, const std::string& text) {
+    // Ordered: the schedule's fields stand as people read them.
+    const auto schedule = nlohmann::ordered_json::parse(json);
+    const nlohmann::ordered_json all{{"target", f.target}, {"level", f.level}, {"text", text}, {"schedule", schedule}};
+    print(all.dump(2) + "\n");
+    return ok_status();
+}
+
+// A level of a target that emits source, or its source.
+Status explain_on(const target::Target& on, const math::Program& p, const Flags& f, const std::string& schedule) {
+    target::EmitOptions o;
+    o.schedule = schedule;
+    std::string text;
+    if (f.level == "schedule" || f.level == "tile") {
+        OPW_TRY(text, on.level(p, f.level, o));
+    } else if (f.level == on.name()) {
+        OPW_TRY(const target::Emission e, on.emit(p, o));
+        text = e.files.front().text;
+    } else if (f.level == "math") {
+        text = p.print();
+    } else {
+        return Diagnostic(fmt::format("Target {} has no level \"{}\".", on.name(), f.level), {},
+                          fmt::format("It has math, schedule, tile and {}.", on.name()));
+    }
+    if (f.level == "schedule" && f.json) {
+        OPW_TRY(const std::string json, on.level(p, "schedule-json", o));
+        return print_schedule(f, json, text);
+    }
+    if (f.json) print_json({{"target", f.target}, {"level", f.level}, {"text", text}});
+    else print(text);
+    return ok_status();
+}
+
 Status explain_operator(const Flags& f) {
     OPW_TRY(const Operators operators, load_operators(f.target, f.op));
     if (f.level.empty()) {
@@ -103,8 +138,22 @@ Status explain_operator(const Flags& f) {
         return ok_status();
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
-    OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options_of(f), f.execution.pool()));
+    CompileOptions options = options_of(f);
+    if (!f.schedule.empty()) {
+        OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
+    }
+    const bool emitted = target::find_target(f.level).ok();
+    if (emitted || f.on != "cpu") {
+        OPW_TRY(const target::Target* on, target::find_target(emitted ? f.level : f.on));
+        OPW_TRY(const math::Program p, operator_program(op.first, op.second, f.data));
+        return explain_on(*on, p, f, options.execution.cpu.schedule);
+    }
+    OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options, f.execution.pool()));
     OPW_TRY(const auto version, call.op->version(call.inputs));
+    if (f.level == "schedule" && f.json) {
+        const std::string json = level_text(*version.compiled, "schedule-json", "");
+        return print_schedule(f, json.substr(json.find('{')), level_text(*version.compiled, f.level, ""));
+    }
     const std::string text = f.level == "graph" ? wrapped(graph::print(version.compiled->executable->graph())) : level_text(*version.compiled, f.level, "");
     if (f.json) print_json({{"target", f.target}, {"level", f.level}, {"text", text}});
     else print(text);
@@ -122,8 +171,14 @@ void add_explain(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("explain", "Show what is derived from a declaration or a model, down to machine code");
     a->add_option("TARGET", f->target, "a file of declarations (.op), an operator of the library, or a model (.onnx)")->required();
     a->add_option("--op", f->op, "which operator of the file");
-    a->add_option("--level", f->level, "show this level instead of the summary")
-        ->check(CLI::IsMember({"math", "graph", "schedule", "tile", "loop", "llvm", "asm"}));
+    std::vector<std::string> levels{"math", "graph", "schedule", "tile", "loop", "llvm", "asm"}, targets{"cpu"};
+    for (const target::Target* t : target::targets()) {
+        levels.emplace_back(t->name());
+        targets.emplace_back(t->name());
+    }
+    a->add_option("--level", f->level, "show this level instead of the summary")->check(CLI::IsMember(levels));
+    a->add_option("--target", f->on, "whose schedule and tile program")->check(CLI::IsMember(targets))->capture_default_str();
+    a->add_option("--schedule", f->schedule, "use this schedule, which `--level schedule --json` prints");
     a->add_option("--node", f->node, "of a model: only the kernel that computes this operator");
     f->data.add(*a);
     f->execution.add(*a);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/subject.h"
 #include "derive/shape.h"
+#include "io/file.h"
 #include "target/target.h"
 #include "verify/source_target.h"
 
@@ -15,7 +16,7 @@ namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op, on = "cpu";
+    std::string target, op, on = "cpu", schedule;
     std::vector<std::string> output;
     DataFlags data;
     ExecutionFlags execution;
@@ -23,12 +24,12 @@ struct Flags {
 };
 
 // On a target that emits source.
-Result<std::vector<io::NamedTensor>> results_on(const Flags& f, const Operator::Version& v) {
+Result<std::vector<io::NamedTensor>> results_on(const Flags& f, const Operator::Version& v, const CompileOptions& options) {
     OPW_TRY(const target::Target* on, target::find_target(f.on));
     if (const std::string why = on->cannot_run(); !why.empty())
         return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", f.on, why), {},
                           fmt::format("`opwright emit {} --target {}` writes its source all the same.", f.target, f.on));
-    OPW_TRY(const verify::Compiled kernel, verify::source_target(*on)(v.program));
+    OPW_TRY(const verify::Compiled kernel, verify::source_target(*on, {.schedule = options.execution.cpu.schedule})(v.program));
     std::vector<Shape> shapes;
     for (const Tensor& t : v.arguments) shapes.push_back(t.shape());
     OPW_TRY(const math::SymValues sizes, derive::bind_symbols(v.program, shapes));
@@ -58,14 +59,18 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
         return r;
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
-    OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, f.execution.options(), f.execution.pool()));
+    CompileOptions options = f.execution.options();
+    if (!f.schedule.empty()) {
+        OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
+    }
+    OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options, f.execution.pool()));
     if (f.data.input.empty())
         for (size_t i = 0; i < call.inputs.size(); ++i)
             if (call.inputs[i].defined())
                 notes.push_back(fmt::format("{}: {}{} of random values (seed {})", call.names[std::min(i, call.names.size() - 1)],
                                             name(call.inputs[i].dtype()), to_string(call.inputs[i].shape()), f.data.seed));
     OPW_TRY(const auto version, call.op->version(call.inputs));
-    if (f.on != "cpu") return results_on(f, version);
+    if (f.on != "cpu") return results_on(f, version, options);
     OPW_TRY(auto outputs, version.compiled->executable->run(version.arguments, call.op->pool()));
     for (size_t i = 0; i < outputs.size(); ++i)
         r.push_back({version.program.tensors[version.program.outputs[i]].name, std::move(outputs[i])});
@@ -120,6 +125,7 @@ void add_run(CLI::App& app, Context& c) {
     a->add_option("--target", f->on, "what runs an operator: cpu, or a target that `emit` writes source for")
         ->capture_default_str();
     a->add_option("--output", f->output, "FILE.npz for all outputs, or NAME=FILE (.npy, .npz, .pb, .png, .jpg)");
+    a->add_option("--schedule", f->schedule, "an operator's schedule, as `explain --level schedule --json` prints it");
     f->data.add(*a);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");

@@ -418,7 +418,8 @@ CPoint::Text CPoint::load(ExprId e) {
     const TensorInfo& t = p_.tensors[x.ref];
     if (const auto s = scalars.find(x.ref); s != scalars.end()) return {s->second};
     const Place at = place(x.ref, std::span(x.args).first(t.shape.size()), x.outside);
-    const std::string element = from_element(fmt::format("{}[{}]", pointers.at(x.ref), at.offset), t.dtype);
+    const std::string place_text = fmt::format("{}[{}]", pointers.at(x.ref), at.offset);
+    const std::string element = t.role == Role::Temp ? place_text : from_element(place_text, t.dtype);
     if (at.condition.empty()) return {element};
     // Where data leaves a tensor with nothing said about it, the error is reported and 0 goes on.
     const std::string other = x.outside == Outside::Value ? at_least(text(x.args.back()), 3) : "0";

@@ -13,7 +13,8 @@ namespace opwright::emit {
 
 class CPoint {
 public:
-    // `names` is what the source calls its tensors' pointers; positions are row-major elements of dense tensors.
+    // Positions are row-major elements of dense tensors. Temporaries hold values of the type they are computed in, all
+    // other tensors elements of their own type.
     CPoint(const math::Program& p, CFunctions& functions, Names& names);
 
     // ---- what the surrounding source has

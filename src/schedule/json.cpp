@@ -28,8 +28,10 @@ public:
     explicit Reader(const Kernel& k) : k_(k), names_(unique_names(k.program)) {}
 
     Result<Schedule> read(const std::string& text) {
-        const ordered_json j = ordered_json::parse(text, nullptr, false);
+        ordered_json j = ordered_json::parse(text, nullptr, false);
         if (j.is_discarded()) return Diagnostic("The schedule is not valid JSON.", {}, kNext);
+        // What `explain --json` prints holds the schedule as a field.
+        if (j.is_object() && j.contains("schedule") && j.contains("level")) j = ordered_json(j["schedule"]);
         OPW_CHECK(only(j, "the schedule", {"operator", "nests"}));
         Schedule s;
         const auto nests = j.find("nests");

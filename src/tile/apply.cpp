@@ -42,18 +42,9 @@ public:
                 out.grid.push_back({nest.contraction->n.back(), plan.contract.nt});
                 contraction(nest, plan.contract, out);
             } else {
-                for (size_t j = 0; j < nest.equations.size(); ++j) {
-                    const EquationPlan& e = plan.equations[j];
-                    const auto g = std::find(nest.grid.begin(), nest.grid.end(), e.lane);
-                    if (e.lanes > 1 && !e.lane_reduces && g != nest.grid.end() &&
-                        plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())] == 1)
-                        return Diagnostic(
-                            fmt::format("{} is to run on {} lanes along {}, but a task covers one point of that index.",
-                                        math_.tensors[math_.equations[nest.equations[j]].lhs].name, e.lanes,
-                                        math_.vars[e.lane].name),
-                            {}, "Give the index a grid tile of at least the number of lanes.");
+                if (auto e = check(plan, nest); !e.ok()) return e.error();
+                for (size_t j = 0; j < nest.equations.size(); ++j)
                     equation(nest, plan, nest.equations[j], plan.equations[j], out.body);
-                }
             }
             p_.nests.push_back(std::move(out));
         }
@@ -71,6 +62,64 @@ private:
                 fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.", c.mr,
                             c.nv * c.lanes, lhs, need, m.vector_registers),
                 {}, "Make mr or nv smaller: mr*nv + nv + 1 must fit.");
+        return ok_status();
+    }
+
+    // A schedule that a person wrote may say anything.
+    Status check(const NestPlan& plan, const schedule::Nest& nest) {
+        const std::string& first = math_.tensors[math_.equations[nest.equations[0]].lhs].name;
+        if (plan.equations.size() != nest.equations.size())
+            return Diagnostic(
+                fmt::format("The schedule has {} equation plans for the nest that computes {}, which has {} "
+                            "equations.",
+                            plan.equations.size(), first, nest.equations.size()));
+        const bool flat = std::all_of(nest.equations.begin(), nest.equations.end(),
+                                      [&](uint32_t i) { return math_.equations[i].vars.size() == nest.grid.size(); });
+        for (size_t g = 0; g < nest.grid.size(); ++g)
+            if (plan.grid_tile[g] != 1 && !flat)
+                return Diagnostic(
+                    fmt::format(
+                        "The tile of grid index {} is {}, but the nest that computes {} runs over further indices.",
+                        math_.vars[nest.grid[g]].name, plan.grid_tile[g], first),
+                    {}, "Give it the tile 1.");
+        for (size_t j = 0; j < nest.equations.size(); ++j) {
+            const Equation& q = math_.equations[nest.equations[j]];
+            const EquationPlan& e = plan.equations[j];
+            if (e.lane == kNone) continue;
+            const std::string lane =
+                fmt::format("{} can't run on lanes along {}", math_.tensors[q.lhs].name, math_.vars[e.lane].name);
+            const Expr& rhs = math_.expr(q.rhs);
+            if (e.lane_reduces) {
+                std::vector<ExprId> reduces;
+                std::vector<bool> seen(math_.expr_count());
+                reduces_in(q.rhs, reduces, seen);
+                const bool folds = std::any_of(reduces.begin(), reduces.end(),
+                                               [&](ExprId r) { return has(math_.expr(r).vars, e.lane); });
+                const bool arg =
+                    std::any_of(reduces.begin(), reduces.end(), [&](ExprId r) { return is_arg(math_.expr(r).reduce); });
+                if (!folds || arg || q.update != Update::Set || rhs.kind == ExprKind::Scan)
+                    return Diagnostic(fmt::format("{} with partial results: {}.", lane,
+                                                  arg ? "it wants the position of an extreme"
+                                                      : "no reduction of a plain equation runs along it"));
+                if (std::any_of(plan.grid_tile.begin(), plan.grid_tile.end(), [](int64_t t) { return t != 1; }))
+                    return Diagnostic(fmt::format("{} with partial results, while tasks cover several points.", lane),
+                                      {}, "Give every index of the grid the tile 1.");
+                continue;
+            }
+            const std::vector<VarId> free = q.update == Update::Set ? q.vars : schedule::independent_vars(math_, q);
+            if (!has(free, e.lane) || (rhs.kind == ExprKind::Scan && rhs.vars[0] == e.lane))
+                return Diagnostic(
+                    fmt::format("{}: its points along that index depend on each other, or it has no such "
+                                "index.",
+                                lane));
+            const auto g = std::find(nest.grid.begin(), nest.grid.end(), e.lane);
+            if (g == nest.grid.end()) continue;
+            if (e.lanes > 1 && (g + 1 != nest.grid.end() || plan.grid_tile.back() < e.lanes))
+                return Diagnostic(fmt::format("{}: a task covers {} points of it.", lane,
+                                              plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())]),
+                                  {},
+                                  "Use the innermost index of the grid, with a tile of at least the number of lanes.");
+        }
         return ok_status();
     }
 

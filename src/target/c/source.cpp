@@ -16,12 +16,17 @@ using tile::StmtKind;
 
 namespace {
 
+// Keywords, and the functions of the headers that the source includes.
 constexpr const char* kReserved =
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
     "false "
-    "main error exp log sin cos tan sqrt floor ceil pow erf abs round trunc tanh sinh cosh asin acos atan free malloc "
-    "memcpy y0 y1 yn j0 j1 jn gamma index time";
+    "main error abs abort acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc exit exp "
+    "exp2 "
+    "expm1 fabs fdim floor fma fmax fmin fmod free frexp gamma hypot ilogb index isinf isnan j0 j1 jn labs ldexp ldiv "
+    "lgamma log log10 log1p log2 logb malloc memcpy modf nan pow random remainder rint round scalb signbit sin sinh "
+    "sqrt "
+    "system tan tanh tgamma time trunc y0 y1 yn";
 
 // Every equation on its own, a point at a time: no lanes, no packing.
 schedule::Schedule plain_schedule(const schedule::Kernel& k) {
@@ -50,6 +55,7 @@ public:
     Source run(const Program& original) {
         Source s;
         s.function = names_.take(original.name);
+        if (s.function != emit::Names::identifier(original.name)) s.function = names_.take(original.name + "_kernel");
         s.symbols = original.symbols();
         for (const std::string& n : s.symbols) point_.symbols[n] = names_.take(emit::Names::extent(n));
         std::string parameters;

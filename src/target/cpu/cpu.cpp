@@ -31,7 +31,7 @@ constexpr int64_t kStreamBytes = int64_t{16} << 20;
 struct Code {
     schedule::Kernel kernel;
     Lowered lowered;
-    std::string schedule_text, tile_text, loop_text, llvm_text, asm_text, summary;
+    std::string schedule_text, schedule_json, tile_text, loop_text, llvm_text, asm_text, summary;
     ModuleRef module;
     std::vector<Entry> stages, packs;
     std::vector<size_t>
@@ -107,6 +107,7 @@ public:
 
     std::string text(const std::string& level) const override {
         if (level == "schedule") return code_->schedule_text;
+        if (level == "schedule-json") return code_->schedule_json;
         if (level == "tile") return code_->tile_text;
         if (level == "loop") return code_->loop_text;
         if (level == "llvm") return code_->llvm_text;
@@ -267,13 +268,24 @@ void must_be_sound(const std::vector<std::string>& problems, const char* level) 
         throw std::logic_error(fmt::format("the {} level is not well formed: {}", level, problems[0]));
 }
 
-std::shared_ptr<Code> build(const Request& request, const Features& features, bool use_cache) {
+std::shared_ptr<Code> build(const Request& request, const Features& features, const Options& o) {
     auto code = std::make_shared<Code>();
     const target::Machine machine{.vector_bytes = features.vector_bytes, .vector_registers = features.registers};
     code->kernel = schedule::form_kernel(*request.program, request.constant_inputs);
     schedule::Schedule plan = schedule::default_cpu_schedule(code->kernel, machine);
+    if (!o.schedule.empty()) {
+        auto own = schedule::from_json(o.schedule, code->kernel);
+        if (!own.ok()) {
+            code->failure = own.error();
+            return code;
+        }
+        plan = std::move(*own);
+    }
     code->summary = plan.summary;
-    if (request.keep_text) code->schedule_text = schedule::print(plan, code->kernel);
+    if (request.keep_text) {
+        code->schedule_text = schedule::print(plan, code->kernel);
+        code->schedule_json = schedule::to_json(plan, code->kernel);
+    }
     auto tiles = tile::apply(code->kernel, std::move(plan), machine);
     if (!tiles.ok()) {
         code->failure = tiles.error();
@@ -291,7 +303,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, bo
             code->asm_text = std::move(object->assembly);
         }
     }
-    auto module = use_cache ? cpu::compile(code->lowered.program, features) : [&]() -> Result<ModuleRef> {
+    auto module = o.cache ? cpu::compile(code->lowered.program, features) : [&]() -> Result<ModuleRef> {
         OPW_TRY(Object o, compile_object(code->lowered.program, features));
         return load_object(o.code);
     }();
@@ -341,7 +353,7 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
     const auto work = [&] {
         for (size_t u; (u = next.fetch_add(1)) < unique.size();) {
             try {
-                codes[u] = build(requests[unique[u]], features, o.cache);
+                codes[u] = build(requests[unique[u]], features, o);
             } catch (...) {
                 std::lock_guard lock(bug_mutex);
                 if (!bug) bug = std::current_exception();

@@ -19,6 +19,7 @@ struct Options {
     std::string level;        // "", "baseline", "avx2", "avx512": the widest vector unit; "" = what the machine has
     bool cache = true;        // compiled objects on disk
     int compile_threads = 0;  // 0: as many as processors
+    std::string schedule;     // of a person, as JSON (schedule::from_json); empty: the default one
 };
 
 // What one call of a kernel needs. Pointers have the element's alignment at least; data are dense and row-major.
@@ -41,7 +42,7 @@ public:
     // of the inputs that `packed()` marks, whose originals may be freed.
     virtual bool pack_constants(std::span<const void* const> constants, runtime::ThreadPool& pool) = 0;
     virtual const std::vector<bool>& packed() const = 0;
-    // For `explain`: schedule | tile | loop | llvm | asm; empty for a level that was not kept (ask with keep_text).
+    // For `explain`: schedule | schedule-json | tile | loop | llvm | asm; empty for a level that was not kept (ask with keep_text).
     virtual std::string text(const std::string& level) const = 0;
     // Facts for profiles: FLOPs and bytes come from derive/cost; this says how the kernel is scheduled, in words
     // ("packed contraction 14x32, 2 stages, 16 lanes").
