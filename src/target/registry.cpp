@@ -1,6 +1,8 @@
 // The targets, one line each.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "target/c/c.h"
@@ -22,6 +24,20 @@ Result<const Target*> find_target(std::string_view name) {
         names += fmt::format("{}{}", names.empty() ? "" : ", ", t->name());
     }
     return Diagnostic(fmt::format("There is no target \"{}\".", name), {}, fmt::format("The targets are {}.", names));
+}
+
+Result<double> clocked(Runnable& kernel, const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                       std::vector<Tensor>& outputs, double budget) {
+    using Clock = std::chrono::steady_clock;
+    const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
+    const auto begin = Clock::now();
+    double least = 1e300;
+    do {
+        const auto t = Clock::now();
+        OPW_CHECK(kernel.run(sizes, inputs, outputs));
+        least = std::min(least, since(t));
+    } while (since(begin) < budget);
+    return least;
 }
 
 }  // namespace opwright::target

@@ -35,7 +35,14 @@ public:
     virtual ~Runnable() = default;
     virtual Status run(const math::SymValues& sizes, const std::vector<Tensor>& inputs,
                        std::vector<Tensor>& outputs) = 0;
+    // Seconds of one run of the kernel alone, the least of several, without copies between host and device. Error: why
+    // a time would say nothing (a simulator, an interpreter).
+    virtual Result<double> seconds(const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                                   std::vector<Tensor>& outputs) = 0;
 };
+// seconds() of a kernel whose run() does nothing else: by the clock, within about `budget` seconds.
+Result<double> clocked(Runnable& kernel, const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                       std::vector<Tensor>& outputs, double budget = 0.5);
 
 class Target {
 public:
@@ -48,8 +55,14 @@ public:
     virtual Result<std::string> level(const math::Program& p, const std::string& level, const EmitOptions& o) const = 0;
     // Why kernels can't run here, as a sentence; empty where they can.
     virtual std::string cannot_run() const = 0;
+    // Bytes and 32-bit operations per second that the chip can do at most, measured; zeros: those of this processor.
+    struct Ceilings {
+        double bandwidth = 0, flops = 0;
+    };
+    virtual Ceilings ceilings() const { return {}; }
     // Where kernels run when they do: "this processor", "the functional simulator", "NVIDIA H200".
     virtual std::string runs_on() const = 0;
+    // Errors: those of emit(); "not run: ..." for what this machine can't run although it can be emitted.
     virtual Result<std::unique_ptr<Runnable>> build(const math::Program& p, const EmitOptions& o) const = 0;
 };
 

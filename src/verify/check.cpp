@@ -161,6 +161,9 @@ void Report::add(const Report& r) {
     cases += r.cases;
     failed += r.failed;
     rejected += r.rejected;
+    refused += r.refused;
+    not_run += r.not_run;
+    for (const auto& [why, n] : r.reasons) reasons[why] += n;
     max_share = std::max(max_share, r.max_share);
     max_ulp = std::max(max_ulp, r.max_ulp);
     for (const std::string& t : r.types)
@@ -175,9 +178,13 @@ std::string Report::str() const {
     std::string counts;
     for (auto& [v, n] : verdicts) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", n, verify::name(v));
     if (failed == 0) {
-        if (cases == 0) return fmt::format("{}: no case could be made", name);
-        return fmt::format("{}: {} cases passed ({}; up to {:.3g} ulp, {:.0f} % of the bound)", name, cases, counts,
-                           max_ulp, 100 * max_share);
+        std::string others;
+        for (const auto& [why, n] : reasons)
+            others += fmt::format("; {}{}", why, n > 1 ? fmt::format(" ({} times)", n) : "");
+        if (cases == 0)
+            return others.empty() ? fmt::format("{}: no case could be made", name) : name + ": " + others.substr(2);
+        return fmt::format("{}: {} cases passed ({}; up to {:.3g} ulp, {:.0f} % of the bound){}", name, cases, counts,
+                           max_ulp, 100 * max_share, others);
     }
     const CaseReport& c = *smallest_failure;
     return fmt::format("{}: {} of {} cases failed ({}). The smallest: {}, {} values, seed {}: {}", name, failed, cases,
@@ -201,6 +208,13 @@ Report check_program(const Program& p, const Compile& target, const CheckOptions
             return Diagnostic(fmt::format("the target threw an exception: {}", e.what()));
         }
     }();
+    for (const bool refused : {true, false}) {
+        const std::string prefix = refused ? "refused: " : "not run: ";
+        if (run.ok() || run.error().message.rfind(prefix, 0) != 0) continue;
+        ++(refused ? r.refused : r.not_run);
+        ++r.reasons[run.error().message];
+        return r;
+    }
     if (!run.ok()) {
         CaseReport c;
         c.arguments = arguments_text(p, sizes[0]);

@@ -16,7 +16,8 @@ namespace opwright::verify {
 // One compiled Program. Writes into the outputs given, which have their dtypes and shapes already.
 using Compiled =
     std::function<Status(const math::SymValues&, const std::vector<Tensor>& inputs, std::vector<Tensor>& outputs)>;
-// The target under test. The Program outlives what is compiled from it.
+// The target under test. The Program outlives what is compiled from it. An error whose message begins with "refused: "
+// says what the target has no form for, one with "not run: " why it can't run here; all others are failures.
 using Compile = std::function<Result<Compiled>(const math::Program&)>;
 
 enum class Outcome : uint8_t {
@@ -46,6 +47,8 @@ struct Report {
     std::string name;                 // of the operator
     std::map<Verdict, int> verdicts;  // of compared cases
     int cases = 0, failed = 0;
+    int refused = 0, not_run = 0;                // programs that the target has no form for, or can't run here
+    std::map<std::string, int> reasons;          // why, and how often
     int rejected = 0;                            // combinations of types or sizes that the declaration does not allow
     std::vector<std::string> types;              // element types that were covered
     std::optional<CaseReport> smallest_failure;  // of the fewest elements
@@ -55,6 +58,7 @@ struct Report {
     bool passed() const { return failed == 0 && cases > 0; }
     void add(CaseReport c);
     void add(const Report& r);
+    bool refused_all() const { return cases == 0 && refused > 0; }
     // "matmul: 312 cases passed (201 equal, 111 within tolerance, up to 2.3 ulp)", or the smallest failure.
     std::string str() const;
 };

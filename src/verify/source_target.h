@@ -5,6 +5,8 @@
 
 namespace opwright::verify {
 
+// What the target refuses to emit is "refused: ..."; build() says "not run: ..." of what can't run here (bf16 under an
+// interpreter that has none).
 Compile source_target(const target::Target& t, target::EmitOptions o = {});
 
 }  // namespace opwright::verify

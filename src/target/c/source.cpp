@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emit/c_point.h"
+#include "math/folded_reads.h"
 #include "math/unroll.h"
 #include "schedule/kernel.h"
 #include "tile/apply.h"
@@ -88,6 +89,7 @@ public:
         for (size_t i = 0; i < t_.nests.size(); ++i) nest(i);
         for (TensorId t : memory) line(fmt::format("free({});", pointer(t)));
         const bool reports = !point_.faults.empty();
+        body_ = empty_reads() + body_;
         if (reports) body_ = "    int error = 0;\n" + body_;
         line(reports ? "return error;" : "return 0;");
 
@@ -112,6 +114,16 @@ public:
     }
 
 private:
+    // Returns before anything is read where an index would fold back into an empty tensor.
+    std::string empty_reads() {
+        std::string r;
+        for (const FoldedRead& f : folded_reads(p_)) {
+            point_.faults.push_back(empty_read_message(p_, f.tensor));
+            r += fmt::format("    if ({} == 0 && {} != 0) return {};\n", point_.sym(f.elements), point_.sym(f.points),
+                             point_.faults.size());
+        }
+        return r;
+    }
     std::string element(TensorId t) const { return dialect_.element.at(p_.tensors[t].dtype); }
     const std::string& pointer(TensorId t) {
         auto [it, fresh] = point_.pointers.try_emplace(t);

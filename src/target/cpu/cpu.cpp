@@ -10,6 +10,7 @@
 
 #include "loop/print.h"
 #include "loop/verify.h"
+#include "math/folded_reads.h"
 #include "runtime/thread_pool.h"
 #include "schedule/schedule.h"
 #include "target/cpu/features.h"
@@ -36,9 +37,9 @@ struct Code {
     std::vector<Entry> stages, packs;
     std::vector<size_t>
         symbol_of;  // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
-    std::vector<std::string> symbol_names;    // of the request's program, in order
-    std::vector<std::pair<Sym, Sym>> folded;  // of folded-back accesses: elements of the tensor, points of the equation
-    std::vector<bool> only_packed;            // by input: read through packed panels alone
+    std::vector<std::string> symbol_names;  // of the request's program, in order
+    std::vector<FoldedRead> folded;
+    std::vector<bool> only_packed;  // by input: read through packed panels alone
     std::optional<Diagnostic> failure;
 };
 
@@ -153,7 +154,7 @@ private:
             for (const Sym& d : info.shape) bytes *= std::max<int64_t>(0, value(d));
             s->workspace += (bytes + 63) / 64 * 64;
         }
-        for (const auto& [elements, points] : code_->folded) s->empty_read |= value(elements) == 0 && value(points) > 0;
+        for (const FoldedRead& f : code_->folded) s->empty_read |= value(f.elements) == 0 && value(f.points) > 0;
         last_ = s;
         return s;
     }
@@ -238,28 +239,6 @@ std::vector<bool> only_packed(const schedule::Kernel& k, const Lowered& l) {
         }
     std::vector<bool> r;
     for (TensorId t : p.inputs) r.push_back(through_panels[t] && !otherwise[t]);
-    return r;
-}
-
-std::vector<std::pair<Sym, Sym>> folded_reads(const Program& p) {
-    std::vector<std::pair<Sym, Sym>> r;
-    for (const Equation& q : p.equations) {
-        Sym points = 1;
-        for (VarId v : q.vars) points = points * p.vars[v].extent;
-        std::vector<bool> seen(p.expr_count());
-        std::vector<ExprId> stack = q.at;
-        stack.push_back(q.rhs);
-        while (!stack.empty()) {
-            const ExprId e = stack.back();
-            stack.pop_back();
-            if (seen[e]) continue;
-            seen[e] = true;
-            const Expr& x = p.expr(e);
-            if (x.kind == ExprKind::Load && x.outside != Outside::Error && x.outside != Outside::Value)
-                r.emplace_back(product(p.tensors[x.ref].shape), points);
-            stack.insert(stack.end(), x.args.begin(), x.args.end());
-        }
-    }
     return r;
 }
 
