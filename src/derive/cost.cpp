@@ -82,11 +82,14 @@ private:
                 return;
             case ExprKind::Call:
                 if (is_position(id)) return;
-                switch (info(e.fn).cost) {
-                    case CostClass::Free: break;
-                    case CostClass::Simple: cost_.simple = cost_.simple + size(scopes.back().points); break;
-                    case CostClass::Divide: cost_.divide = cost_.divide + size(scopes.back().points); break;
-                    case CostClass::Special: cost_.special = cost_.special + size(scopes.back().points); break;
+                if (const CostClass c = info(e.fn).cost; c != CostClass::Free) {
+                    const Sym n = size(scopes.back().points);
+                    Sym& sum = c == CostClass::Simple ? cost_.simple : c == CostClass::Divide ? cost_.divide : cost_.special;
+                    sum = sum + n;
+                    if (c != CostClass::Simple) {
+                        Sym& own = cost_.by_function.emplace(e.fn, Sym(0)).first->second;
+                        own = own + n;
+                    }
                 }
                 for (ExprId a : e.args) value(a, scopes);
                 return;

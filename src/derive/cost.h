@@ -1,5 +1,6 @@
 // Cost of a Program in closed form over its extents: operations by class, compulsory bytes, arithmetic intensity.
 #pragma once
+#include <map>
 #include <string>
 
 #include "math/program.h"
@@ -12,6 +13,7 @@ struct Cost {
     // in: those of its equation, or, within a reduction, of the variables which that reduction depends on and runs
     // over; what does not depend on the reduction's variables is counted outside it.
     math::Sym simple, divide, special;  // add/mul/compare/select; division and square root; exp, tanh, ...
+    std::map<math::Fn, math::Sym> by_function;  // of the last two classes
     // Compulsory: every distinct element of inputs and constants that is read, once; of outputs written, once.
     math::Sym read_bytes, write_bytes;
     math::Sym flops() const;  // simple + divide + special

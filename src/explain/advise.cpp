@@ -9,9 +9,6 @@
 namespace opwright::explain {
 namespace {
 
-// What a special function or a division costs, in multiply-adds: the length of its polynomial, the latency of its unit.
-constexpr double kSpecial = 12, kDivide = 6;
-
 // The candidate that this row took part in, was refused, and would have saved most.
 const Candidate* refused(const Row& r, const Profile& p) {
     const Candidate* best = nullptr;
@@ -33,56 +30,104 @@ std::string fusion_hint(const Row& r, const Profile& p) {
 }
 
 std::string gain_text(double seconds, const Profile& p) {
-    return fmt::format("{} ({} of the run)", time_text(std::max(0.0, seconds)), percent_text(p.seconds > 0 ? std::max(0.0, seconds) / p.seconds : 0));
+    return fmt::format("{} ({} of the run)", time_text(std::max(0.0, seconds)), percent_text(p.min_seconds > 0 ? std::max(0.0, seconds) / p.min_seconds : 0));
+}
+// The parts with their figures: "2.3 ms multiply-adds at this machine's peak, 3.9 ms 2.46 M erf, ...".
+std::string account(const Row& r) {
+    const Evidence& e = r.evidence;
+    std::string s;
+    for (const Part& part : r.parts) {
+        if (part.seconds < 0.02 * r.min_seconds) continue;
+        std::string what;
+        switch (part.cause) {
+            case Cause::Start: what = "starting it on the threads"; break;
+            case Cause::Memory: what = fmt::format("moving {}", bytes_text(r.bytes)); break;
+            case Cause::Arithmetic: what = fmt::format("{}FLOP at the machine's peak", count_text(r.flops())); break;
+            case Cause::Padding: what = "rows and columns that fill up register tiles"; break;
+            case Cause::Functions:
+                for (const auto& f : e.functions) what += fmt::format("{}{} {}", what.empty() ? "" : ", ", count_text(f.count), f.name);
+                break;
+            case Cause::Packing: what = "packing factors (at least)"; break;
+            case Cause::Subnormals: what = "subnormal numbers"; break;
+            case Cause::Threads: what = "threads that wait"; break;
+            case Cause::Unknown: what = "not explained"; break;
+        }
+        s += fmt::format("{}{} {}", s.empty() ? "" : ", ", time_text(part.seconds), what);
+    }
+    return s;
+}
+
+std::string tile_text(const Evidence& e) {
+    for (const auto& s : e.stages)
+        if (s.tile)
+            return fmt::format("register tiles of {}x{} cover {} x {} results with {} of padding", s.tile->rows, s.tile->columns, s.tile->m, s.tile->n,
+                               percent_text(s.tile->wanted() > 0 ? s.tile->computed / s.tile->wanted() - 1 : 0));
+    return "";
+}
+
+// What to do about the largest part that is not the row's floor.
+std::string next_step(const Row& r, const Profile& p, const Part& part) {
+    const Evidence& e = r.evidence;
+    switch (part.cause) {
+        case Cause::Functions:
+            return "a cheaper form of these functions (the tanh form of GELU, the hard forms of sigmoid and swish), where the model allows it";
+        case Cause::Padding: return "extents that are multiples of the register tile: " + tile_text(e);
+        case Cause::Packing: return "constant factors, which are packed once for all runs, or more results to each packed element";
+        case Cause::Subnormals:
+            return fmt::format("set what is smaller than 1.2e-38 to zero: {} of the {} elements that it reads are subnormal", count_text(e.subnormal), count_text(e.read));
+        case Cause::Threads: {
+            int64_t tasks = 0;
+            for (const auto& s : e.stages) tasks = std::max(tasks, s.tasks);
+            const std::string ratio = fmt::format("{} threads are {:.2f} times as fast as one ({})", p.machine.threads, e.one_thread / r.min_seconds, time_text(e.one_thread));
+            if (!e.stages.empty() && tasks < p.machine.threads) return fmt::format("a larger input: {}, because the work is {} task{}", ratio, tasks, tasks == 1 ? "" : "s");
+            return fmt::format("see whether other processes use the machine: {}, though there are {} tasks to share", ratio, tasks);
+        }
+        case Cause::Memory: return "a 16-bit type, which halves what is moved";
+        case Cause::Start: return "larger inputs (a batch), which use the start better";
+        case Cause::Arithmetic:
+        case Cause::Unknown: break;
+    }
+    return "look at its loops (`opwright explain --level loop`) for what no figure here explains";
 }
 }  // namespace
 
 std::string advise(const Row& r, const Profile& p) {
-    const double gain = r.seconds - r.floor();
-    const double rate = r.seconds > 0 ? r.flops() / r.seconds : 0, traffic = r.seconds > 0 ? r.bytes / r.seconds : 0;
+    const double t = r.min_seconds, gain = t - r.floor();
+    const double rate = t > 0 ? r.flops() / t : 0, traffic = t > 0 ? r.bytes / t : 0;
     const std::string hint = fusion_hint(r, p);
     const Machine& m = p.machine;
+    std::string unsteady;
+    if (r.seconds > 1.3 * t)
+        unsteady = fmt::format(" Its median run took {}: other processes or the clock, not the kernel; {} is the least of {} runs.", time_text(r.seconds), time_text(t), p.repeats);
 
-    if (r.bound() == Bound::Launch || r.seconds < 2 * r.floor_launch) {
-        std::string s = fmt::format("Takes {} for work of {}: starting a kernel on {} thread{} costs {}, which is most of it.", time_text(r.seconds),
-                                    time_text(std::max(r.floor_memory, r.floor_arithmetic)), m.threads, m.threads == 1 ? "" : "s",
-                                    time_text(r.floor_launch));
-        return s + (hint.empty() ? " Nothing is left to fuse it with; larger inputs (a batch) use the start better." : fmt::format(" Next: {}.", hint));
+    if (r.bound() == Bound::Launch || t < 2 * r.floor_launch) {
+        std::string s = fmt::format("Takes {} for work of {}: starting a kernel on {} thread{} costs {}, which is most of it.", time_text(t),
+                                    time_text(std::max(r.floor_memory, r.floor_arithmetic)), m.threads, m.threads == 1 ? "" : "s", time_text(r.floor_launch));
+        return s + (hint.empty() ? " Nothing is left to fuse it with; larger inputs (a batch) use the start better." : fmt::format(" Next: {}.", hint)) + unsteady;
     }
     if (r.bound() == Bound::Memory && r.of_floor() >= 0.6) {
         std::string s = fmt::format("Moves {} at {}/s, {} of what this machine's memory delivers at that size: only moving less makes it faster.",
                                     bytes_text(r.bytes), bytes_text(traffic), percent_text(r.of_floor()));
-        return s + (hint.empty() ? fmt::format(" Next: a 16-bit type would halve it, gaining about {}.", gain_text(r.seconds / 2, p))
-                                 : fmt::format(" Next: {}.", hint));
+        return s + (hint.empty() ? fmt::format(" Next: a 16-bit type would halve it, gaining about {}.", gain_text(t / 2, p)) : fmt::format(" Next: {}.", hint)) + unsteady;
     }
-    if (r.bound() == Bound::Arithmetic && r.of_floor() >= 0.6)
+    if (r.bound() == Bound::Arithmetic && r.of_floor() >= 0.75)
         return fmt::format("Computes {}FLOP at {}FLOP/s, {} of this machine's peak of {}FLOP/s: at most {} is left. Next: more threads, or fewer operations "
                            "(a 16-bit or integer type, a smaller model).",
-                           count_text(r.flops()), count_text(rate), percent_text(r.of_floor()), count_text(m.flops_f32), gain_text(gain, p));
+                           count_text(r.flops()), count_text(rate), percent_text(r.of_floor()), count_text(m.flops_f32), gain_text(gain, p)) +
+               unsteady;
 
-    // Far from the floor: where the time may have gone, by what is known to be slow.
-    const double peak = m.flops_f32 > 0 ? m.flops_f32 / 2 : 1;  // multiply-adds a second
-    const double special = r.special * kSpecial / peak, divide = r.divide * kDivide / peak;
-    std::string why, next;
-    if (special + divide > 0.35 * r.seconds) {
-        why = fmt::format("It evaluates {} special functions and {} divisions, worth about {} of its {}", count_text(r.special), count_text(r.divide),
-                          time_text(special + divide), time_text(r.seconds));
-        next = hint.empty() ? "a cheaper form of the function (the tanh form of GELU, the hard forms of sigmoid and swish), where the model allows it" : hint;
-    } else if (r.contraction && r.terms > 0 && r.terms < 32) {
-        why = fmt::format("Each result sums only {} terms, so loading and storing outweigh the {} multiply-adds: {}FLOP/s, {} of the peak", count_text(r.terms),
-                          count_text(r.flops() / 2), count_text(rate), percent_text(rate / std::max(1.0, m.flops_f32)));
-        next = hint.empty() ? "a layout with channels innermost, so that one load serves all lanes" : hint;
-    } else if (r.contraction) {
-        why = fmt::format("It reaches {}FLOP/s, {} of the peak, with sums of {} terms for {} results", count_text(rate),
-                          percent_text(rate / std::max(1.0, m.flops_f32)), count_text(r.terms), count_text(r.results));
-        next = "compare tile sizes in its schedule (`opwright explain --level schedule`): extents that are no multiple of the register tile leave lanes idle";
-    } else {
-        why = fmt::format("It moves {} at {}/s, {} of what memory delivers at that size", bytes_text(r.bytes), bytes_text(traffic), percent_text(r.of_floor()));
-        next = hint.empty() ? "look at its loops (`opwright explain --level loop`) for accesses that are not contiguous" : hint;
-    }
-    std::string s = fmt::format("{}; the floor is {} ({}).", why, time_text(r.floor()), std::string(name(r.bound())));
-    if (!r.schedule.empty()) s += fmt::format(" Schedule: {}.", r.schedule);
-    return s + fmt::format(" Next: {}; at most {} to gain.", next, gain_text(gain, p));
+    // Far from the floor: the parts of its time by their evidence, and the largest of those that could go away.
+    const Part* largest = nullptr;
+    for (const Part& part : r.parts)
+        if (part.cause != Cause::Arithmetic && (!largest || part.seconds > largest->seconds)) largest = &part;
+    std::string s = fmt::format("Takes {} against a floor of {} ({}, {}).", time_text(t), time_text(r.floor()), std::string(name(r.bound())), percent_text(r.of_floor()));
+    if (const std::string parts = account(r); !parts.empty()) s += fmt::format(" Of it: {}.", parts);
+    if (r.terms > 0 && r.terms < 32 && r.contraction) s += fmt::format(" Each result sums only {} terms, so that loading and storing outweigh the arithmetic.", count_text(r.terms));
+    if (const std::string tile = tile_text(r.evidence); !tile.empty()) s += fmt::format(" Its {}.", tile);
+    else if (!r.schedule.empty()) s += fmt::format(" Schedule: {}.", r.schedule);
+    if (largest) s += fmt::format(" Next: {}; at most {} to gain.", next_step(r, p, *largest), gain_text(largest->seconds, p));
+    if (!hint.empty()) s += fmt::format(" Apart from that, {}.", hint);
+    return s + unsteady;
 }
 
 }  // namespace opwright::explain

@@ -22,6 +22,7 @@ struct Machine {
         double working_set = 0, bandwidth = 0;
     };
     std::vector<Copy> copies;
+    double assist_seconds = 0;    // what subnormal numbers add to one vector multiply-add of one thread; 0: nothing
     double flops_f32 = 0;         // fused multiply-adds on f32, two operations each, per second
     double dispatch_seconds = 0;  // handing an empty job to all threads: the floor of one kernel's launch
     std::string measured_at;      // UTC, "2026-01-31 12:00:00"

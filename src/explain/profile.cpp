@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include "derive/cost.h"
+#include "explain/function_cost.h"
 #include "fuse/summary.h"
+#include "runtime/thread_pool.h"
 
 namespace opwright::explain {
 namespace {
@@ -54,6 +59,26 @@ std::string shapes(const graph::Graph& g, const graph::Node& n, const math::SymV
         if (out.size() < 40) out += (out.empty() ? "" : ", ") + shape_text(g.values[v], symbols);
     return in + " -> " + out;
 }
+// Element counts of the float inputs that kernels read as they are, for the rows wanted, from one more run.
+Status count_subnormals(const runtime::Executable& e, std::span<const Tensor> inputs, runtime::ThreadPool& pool,
+                        const std::map<graph::NodeId, Row*>& rows) {
+    const auto seen = [&](graph::NodeId node, std::span<const Tensor> in, std::span<const Tensor>) -> Status {
+        const auto it = rows.find(node);
+        const auto* kernel = it == rows.end() ? nullptr : e.kernel(node);
+        if (!kernel) return ok_status();
+        for (size_t i = 0; i < in.size(); ++i) {
+            if (in[i].dtype() != DType::F32 || (i < kernel->packed().size() && kernel->packed()[i])) continue;
+            const float* x = in[i].as<float>();
+            int64_t subnormal = 0;
+            for (int64_t k = 0; k < in[i].size(); ++k) subnormal += x[k] != 0 && std::fabs(x[k]) < std::numeric_limits<float>::min();
+            it->second->evidence.read += static_cast<double>(in[i].size());
+            it->second->evidence.subnormal += static_cast<double>(subnormal);
+        }
+        return ok_status();
+    };
+    auto r = e.trace(inputs, pool, seen);
+    return r.ok() ? ok_status() : Status(r.error());
+}
 }  // namespace
 
 std::string_view name(Bound b) {
@@ -63,6 +88,11 @@ std::string_view name(Bound b) {
         case Bound::Arithmetic: return "arithmetic";
     }
     return "";
+}
+
+std::string_view name(Cause c) {
+    constexpr std::string_view names[] = {"start", "memory", "arithmetic", "padding", "functions", "packing", "subnormals", "threads", "not explained"};
+    return names[static_cast<int>(c)];
 }
 
 double Row::floor() const { return std::max({floor_launch, floor_memory, floor_arithmetic}); }
@@ -84,6 +114,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     p.name = g.name;
     p.seconds = timing.median;
     p.min_seconds = timing.min;
+    p.interruptions = timing.interruptions;
     p.machine = machine;
     p.threads = machine.threads;
     p.warmup = std::max(1, o.warmup);
@@ -94,6 +125,8 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         if (d.taken) p.fused_bytes += p.candidates.back().bytes, ++p.fused;
     }
     double total = 0;
+    std::vector<std::map<math::Fn, math::Sym>> functions;  // by row
+    std::vector<graph::NodeId> nodes;
     for (const runtime::StepTime& t : timing.steps) {
         const graph::Node& n = g.nodes[t.node];
         const derive::Cost cost = derive::cost(n.program);
@@ -114,18 +147,47 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         for (graph::ValueId v : n.outputs) r.results += value(math::product(g.values[v].shape), symbols);
         r.terms = longest_sum(n.program, symbols);
         r.contraction = fuse::summarise(n.program).contraction;
-        if (const auto* k = e.kernel(t.node)) r.schedule = k->schedule_summary();
-        total += r.seconds;
+        if (const auto* k = e.kernel(t.node)) {
+            r.schedule = k->schedule_summary();
+            r.evidence.stages = k->stages(t.symbols);
+        }
+        for (const auto& [f, count] : cost.by_function)
+            r.evidence.functions.push_back({std::string(math::info(f).op.empty() ? math::info(f).name : math::info(f).op), value(count, symbols), 0});
+        functions.push_back(cost.by_function);
+        nodes.push_back(t.node);
+        total += r.min_seconds;
         p.source_operators += std::max<size_t>(1, n.sources.size());
         p.rows.push_back(std::move(r));
     }
-    for (Row& r : p.rows) r.share = total > 0 ? r.seconds / total : 0;
+    for (Row& r : p.rows) r.share = total > 0 ? r.min_seconds / total : 0;
 
     std::vector<size_t> order(p.rows.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].seconds > p.rows[b].seconds; });
-    for (size_t i = 0; i < std::min(order.size(), static_cast<size_t>(std::max(0, o.explained))); ++i)
-        p.rows[order[i]].advice = advise(p.rows[order[i]], p);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].min_seconds > p.rows[b].min_seconds; });
+    order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, o.explained))));
+    if (order.empty()) return p;
+
+    // Evidence that takes time to gather, for the costliest rows.
+    std::map<graph::NodeId, Row*> explained;
+    for (size_t i : order) {
+        explained[nodes[i]] = &p.rows[i];
+        size_t k = 0;
+        for (const auto& [f, count] : functions[i]) {
+            OPW_TRY(p.rows[i].evidence.functions[k].seconds, function_seconds(f));
+            ++k;
+        }
+    }
+    OPW_CHECK(count_subnormals(e, inputs, pool, explained));
+    if (o.one_thread && pool.size() > 1) {
+        runtime::ThreadPool one(1);
+        OPW_TRY(const runtime::Timing alone, e.measure(inputs, one, 1, std::max(1, o.repeats / 2)));
+        for (const runtime::StepTime& t : alone.steps)
+            if (const auto it = explained.find(t.node); it != explained.end()) it->second->evidence.one_thread = t.min;
+    }
+    for (size_t i : order) {
+        p.rows[i].parts = attribute(p.rows[i], p);
+        p.rows[i].advice = advise(p.rows[i], p);
+    }
     return p;
 }
 

@@ -12,6 +12,26 @@ namespace opwright::explain {
 enum class Bound : uint8_t { Launch, Memory, Arithmetic };
 std::string_view name(Bound b);  // "launch", "memory", "arithmetic"
 
+// What is known of a row besides its floors: measured, counted or computed for its actual sizes.
+struct Evidence {
+    std::vector<target::cpu::StageFacts> stages;
+    struct Function {
+        std::string name;
+        double count = 0, seconds = 0;       // seconds one evaluation takes on one thread, measured apart
+    };
+    std::vector<Function> functions;         // of the costliest rows alone
+    double read = 0, subnormal = 0;          // elements of float inputs read as they are (not packed), and how many are subnormal
+    double one_thread = 0;                   // seconds on one thread (least of the measured runs); 0: not measured
+};
+
+// A share of a row's time that has a cause, or has none that is known.
+enum class Cause : uint8_t { Start, Memory, Arithmetic, Padding, Functions, Packing, Subnormals, Threads, Unknown };
+std::string_view name(Cause c);  // "start", "memory", "arithmetic", "padding", ..., "not explained"
+struct Part {
+    Cause cause;
+    double seconds = 0;
+};
+
 // One kernel: an operator of the model, or several that were fused. Times in seconds, sizes in bytes.
 struct Row {
     std::string name;                        // of its last source operator
@@ -19,7 +39,7 @@ struct Row {
     std::vector<graph::SourceOp> sources;
     std::string shapes;                      // "f32[1, 16, 320, 320] -> f32[1, 16, 160, 160]"
     double seconds = 0, min_seconds = 0;     // median and minimum of the measured runs
-    double share = 0;                        // of the sum over rows
+    double share = 0;                        // of the sum over rows, by their least times
     double simple = 0, divide = 0, special = 0;
     double bytes = 0;                        // compulsory: each distinct element once
     double floor_launch = 0, floor_memory = 0, floor_arithmetic = 0;
@@ -27,13 +47,15 @@ struct Row {
     double terms = 0;                        // of the longest sum, where it reduces
     double results = 0;                      // elements of the outputs
     std::string schedule;                    // how the kernel is scheduled, in words
+    Evidence evidence;
+    std::vector<Part> parts;                 // of min_seconds, which they add up to
     std::string advice;                      // for the costliest rows: why it takes its time, and what to do next
 
     double flops() const { return simple + divide + special; }
     double intensity() const { return bytes > 0 ? flops() / bytes : 0; }
     double floor() const;
     Bound bound() const;                     // the largest of the three floors
-    double of_floor() const { return seconds > 0 ? floor() / seconds : 0; }  // 1 = as fast as the floor allows
+    double of_floor() const { return min_seconds > 0 ? floor() / min_seconds : 0; }  // 1 = as fast as the floor allows
 };
 
 // A candidate for fusion at these sizes.
@@ -46,6 +68,7 @@ struct Candidate {
 struct Profile {
     std::string name;
     double seconds = 0, min_seconds = 0;     // of a whole warm run: median and minimum
+    double interruptions = 0;                // times a whole run that the system took a processor away
     std::vector<Row> rows;                   // in order of execution
     Machine machine;
     int threads = 1, warmup = 0, repeats = 0;
@@ -58,6 +81,7 @@ struct Profile {
 struct ProfileOptions {
     int warmup = 3, repeats = 10;
     int explained = 5;                       // rows that get advice
+    bool one_thread = true;                  // with several threads, also measures on one: tells what the others gain
 };
 // Runs the executable on these inputs (in its graph's order) and holds each kernel against the machine's ceilings.
 Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const Machine& machine, runtime::ThreadPool& pool,
@@ -69,7 +93,10 @@ std::string to_text(const Profile& p, size_t limit = 25);
 //  "of_floor", ...}], "fusion": [...]}
 nlohmann::json to_json(const Profile& p);
 
-// One plain sentence or two: why this row takes the time it does, what to do next, and what that would gain at most.
+// Splits a row's least time by what its evidence accounts for; what is left is Cause::Unknown.
+std::vector<Part> attribute(const Row& r, const Profile& p);
+
+// Plain sentences: where this row's time goes, by its parts, what to do next, and what that would gain at most.
 std::string advise(const Row& r, const Profile& p);
 
 }  // namespace opwright::explain

@@ -18,7 +18,7 @@ std::string left(const std::string& s, size_t width) { return s + std::string(wi
 std::vector<size_t> by_cost(const Profile& p) {
     std::vector<size_t> order(p.rows.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].seconds > p.rows[b].seconds; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].min_seconds > p.rows[b].min_seconds; });
     return order;
 }
 }  // namespace
@@ -32,6 +32,10 @@ std::string to_text(const Profile& p, size_t limit) {
     r += wrapped(fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants", bytes_text(static_cast<double>(p.memory.arena)),
                              bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants))));
     r += wrapped(fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run", p.fused, bytes_text(p.fused_bytes)));
+    if (p.interruptions >= 1 || p.seconds > 1.3 * p.min_seconds)
+        r += wrapped(fmt::format("unsteady: the system took a processor away {:.1f} times a run on average, and the median run took {:.1f} times the least; "
+                                 "the times below are the least of {} runs",
+                                 p.interruptions, p.min_seconds > 0 ? p.seconds / p.min_seconds : 1, p.repeats));
     r += "\n";
 
     r += "operator                                     time share     FLOP    bytes FLOP/B bound     of floor\n";
@@ -40,7 +44,7 @@ std::string to_text(const Profile& p, size_t limit) {
     for (size_t i : order) {
         if (limit && shown++ == limit) break;
         const Row& x = p.rows[i];
-        r += left(cut(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.seconds), 9) + right(percent_text(x.share), 6) +
+        r += left(cut(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.min_seconds), 9) + right(percent_text(x.share), 6) +
              right(count_text(x.flops()), 9) + right(bytes_text(x.bytes), 9) + right(fmt::format("{:.1f}", x.intensity()), 7) + " " +
              left(std::string(name(x.bound())), 10) + right(percent_text(x.of_floor()), 8) + "\n";
     }
@@ -70,13 +74,18 @@ nlohmann::json to_json(const Profile& p) {
                  {"intensity", r.intensity()},
                  {"floors_ms", {{"launch", r.floor_launch * 1e3}, {"memory", r.floor_memory * 1e3}, {"arithmetic", r.floor_arithmetic * 1e3}}},
                  {"bound", std::string(name(r.bound()))}, {"of_floor", r.of_floor()}, {"schedule", r.schedule}};
+        if (!r.parts.empty()) {
+            row["parts"] = json::array();
+            for (const Part& part : r.parts) row["parts"].push_back({{"cause", std::string(name(part.cause))}, {"ms", part.seconds * 1e3}});
+        }
+        if (r.evidence.one_thread > 0) row["one_thread_ms"] = r.evidence.one_thread * 1e3;
         if (!r.advice.empty()) row["advice"] = r.advice;
         rows.push_back(std::move(row));
     }
     for (const Candidate& c : p.candidates)
         fusion.push_back({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"bytes", c.bytes}, {"reason", c.reason}});
     return {{"name", p.name}, {"total_ms", p.seconds * 1e3}, {"min_ms", p.min_seconds * 1e3}, {"threads", p.threads}, {"warmup", p.warmup},
-            {"repeats", p.repeats},
+            {"repeats", p.repeats}, {"interruptions", p.interruptions},
             {"machine", {{"processor", p.machine.processor}, {"level", p.machine.level}, {"copy_bytes_per_second", p.machine.copy_bandwidth()},
                          {"flops_f32", p.machine.flops_f32}, {"dispatch_ms", p.machine.dispatch_seconds * 1e3}, {"measured_at", p.machine.measured_at}}},
             {"memory", {{"arena", p.memory.arena}, {"lower_bound", p.memory.lower_bound}, {"constants", p.memory.constants}}},

@@ -1,6 +1,7 @@
 #include "runtime/executable.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -384,12 +385,21 @@ Result<Timing> Executable::measure(std::span<const Tensor> inputs, ThreadPool& p
         auto r = run(inputs, pool);
         if (!r.ok()) return r.error();
     }
+    const auto interruptions = [] {
+        rusage u{};
+        getrusage(RUSAGE_SELF, &u);
+        return static_cast<double>(u.ru_nivcsw);
+    };
     std::vector<double> whole;
     std::vector<std::vector<double>> each(impl_->steps.size());
+    double interrupted = 0;
+    std::vector<std::vector<int64_t>> symbols(each.size());
     for (int i = 0; i < std::max(1, repeats); ++i) {
+        const double switches = interruptions();
         const auto start = Clock::now();
         auto r = run(inputs, pool);
         whole.push_back(seconds(start, Clock::now()));
+        interrupted += interruptions() - switches;
         if (!r.ok()) return r.error();
         OPW_TRY(Impl::Prepared p, impl_->prepare(inputs));
         auto before = Clock::now();
@@ -399,14 +409,19 @@ Result<Timing> Executable::measure(std::span<const Tensor> inputs, ThreadPool& p
             each[k].push_back(seconds(before, after));
             before = after;
         }
+        for (size_t k = 0; i == 0 && k < each.size(); ++k) {
+            const Plan::Launch& l = p.plan->launches[k];
+            const auto first = p.plan->arguments.begin() + l.symbols;
+            symbols[k].assign(first, first + l.symbol_count);
+        }
     }
     const auto median = [](std::vector<double> v) {
         std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
         return v[v.size() / 2];
     };
-    Timing t{*std::min_element(whole.begin(), whole.end()), median(whole), {}};
+    Timing t{*std::min_element(whole.begin(), whole.end()), median(whole), interrupted / static_cast<double>(whole.size()), {}};
     for (size_t k = 0; k < each.size(); ++k)
-        t.steps.push_back({impl_->steps[k].node, *std::min_element(each[k].begin(), each[k].end()), median(each[k])});
+        t.steps.push_back({impl_->steps[k].node, *std::min_element(each[k].begin(), each[k].end()), median(each[k]), std::move(symbols[k])});
     return t;
 }
 

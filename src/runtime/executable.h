@@ -23,9 +23,11 @@ struct ExecutableOptions {
 struct StepTime {
     graph::NodeId node = graph::kNone;
     double min = 0, median = 0;
+    std::vector<int64_t> symbols;   // values that its kernel is called with
 };
 struct Timing {
     double min = 0, median = 0;     // of whole runs, measured without looking at the nodes
+    double interruptions = 0;       // times a whole run that the system took a processor away, on average
     std::vector<StepTime> steps;    // in order of execution; nodes that need no work at run time are not listed
 };
 

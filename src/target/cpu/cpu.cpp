@@ -116,6 +116,30 @@ public:
         return {};
     }
     std::string schedule_summary() const override { return code_->summary; }
+    std::vector<StageFacts> stages(std::span<const int64_t> symbols) const override {
+        SymValues named;
+        for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = symbols[i];
+        const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
+        std::vector<StageFacts> r;
+        for (const Stage& s : code_->lowered.stages) {
+            StageFacts f{value(s.tasks), {}};
+            if (const auto& c = s.contraction) {
+                RegisterTile t{static_cast<int>(c->rows), static_cast<int>(c->columns), value(c->m), value(c->n),
+                               value(c->k), value(c->batch)};
+                const int64_t rest = t.m % c->rows;
+                const auto smaller = std::find_if(c->smaller.begin(), c->smaller.end(), [&](int64_t n) { return n >= rest; });
+                const int64_t rows =
+                    t.m - rest + (rest == 0 ? 0 : smaller == c->smaller.end() ? c->rows : *smaller);
+                const int64_t columns = (t.n + c->columns - 1) / c->columns * c->columns;
+                t.computed = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(t.k) *
+                             static_cast<double>(t.batch);
+                t.packed = static_cast<double>(value(c->packed));
+                f.tile = t;
+            }
+            r.push_back(std::move(f));
+        }
+        return r;
+    }
 
 private:
     // What follows from the symbols' values; kept for the last values seen, since models run at one size again and

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,20 @@ struct Launch {
     void* workspace = nullptr;            // workspace_bytes(symbols) bytes, 64-byte aligned
 };
 
+// A packed contraction at given sizes: `m` rows by `n` columns, each a sum of `k` terms, `batch` times.
+struct RegisterTile {
+    int rows = 0, columns = 0;
+    int64_t m = 0, n = 0, k = 0, batch = 1;
+    double computed = 0;  // multiply-adds that the register tiles do, padding included
+    double packed = 0;    // elements of factors brought into panels during the run, repeats included
+    double wanted() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch); }
+};
+// One pass of a kernel over its threads at given sizes.
+struct StageFacts {
+    int64_t tasks = 0;
+    std::optional<RegisterTile> tile;
+};
+
 class Kernel {
 public:
     virtual ~Kernel() = default;
@@ -47,6 +62,8 @@ public:
     // Facts for profiles: FLOPs and bytes come from derive/cost; this says how the kernel is scheduled, in words
     // ("packed contraction 14x32, 2 stages, 16 lanes").
     virtual std::string schedule_summary() const = 0;
+    // The stages in order, at these values of the symbols; empty where the kernel has none (the reference).
+    virtual std::vector<StageFacts> stages(std::span<const int64_t>) const { return {}; }
 };
 using KernelRef = std::shared_ptr<Kernel>;
 

@@ -1,5 +1,6 @@
 // Tile program -> loop program for a CPU: one function a nest, run over a range of tasks.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,19 @@ struct Pack {
     std::vector<math::TensorId> reads;  // the constant inputs it reads
 };
 
+// The extents of a contraction, and the register tiles it is cut into.
+struct ContractionFacts {
+    int64_t rows = 0, columns = 0;          // of the register tile
+    std::vector<int64_t> smaller;           // rows of the tiles that a rest of rows may take, smallest first
+    math::Sym m = 0, n = 0, k = 0, batch = 1;
+    math::Sym packed = 0;                   // elements brought into panels in each run
+};
+
 struct Stage {
     std::string function;
     math::Sym tasks;   // tasks are [0, tasks)
     math::Sym points;  // scalar operations of all tasks together, roughly: decides how many tasks a thread takes
+    std::optional<ContractionFacts> contraction = {};
 };
 
 struct Lowered {

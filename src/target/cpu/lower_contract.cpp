@@ -45,6 +45,9 @@ public:
         const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt),
                   n_tiles = ceil_div(columns_, plan_.nt);
         stage.tasks = batches * m_tiles * n_tiles;
+        stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
+        if (!a_constant_) stage.contraction->packed = batches * n_tiles * rows_ * depth_;
+        if (!b_constant_) stage.contraction->packed = stage.contraction->packed + batches * m_tiles * columns_ * depth_;
         const loop::BufferId a = panels("a", k_.a, a_constant_, a_batch_, ceil_div(rows_, mr_) * mr_, plan_.mt);
         const loop::BufferId b = panels("b", k_.b, b_constant_, b_batch_, ceil_div(columns_, nr_) * nr_, plan_.nt);
         if (a_constant_) pack_function(a, true);
@@ -382,17 +385,16 @@ private:
         });
     }
 
-    // Few rows left over run in a smaller register tile, so that one row does not cost mr.
+    // Few rows left over run in a smaller register tile, so that one row does not cost mr: its numbers of rows.
+    std::vector<int64_t> rest_tiles() const {
+        if (rows_.multiple_of(mr_) || mr_ <= 4) return {};
+        const auto n = rows_.constant();
+        if (!n) return {1, 4};
+        return *n % mr_ <= mr_ / 2 ? std::vector<int64_t>{*n % mr_} : std::vector<int64_t>{};
+    }
     void register_tiles(loop::BufferId a, loop::BufferId b, LExpr ap, LExpr bp, LExpr cp, LExpr left, LExpr k0,
                         LExpr k1) {
-        if (rows_.multiple_of(mr_) || mr_ <= 4) return register_tile(a, b, ap, bp, cp, mr_, k0, k1);
-        const auto n = rows_.constant();
-        std::vector<int64_t> sizes;
-        if (n) {
-            if (*n % mr_ <= mr_ / 2) sizes = {*n % mr_};
-        } else {
-            sizes = {1, 4};
-        }
+        const std::vector<int64_t> sizes = rest_tiles();
         const std::function<void(size_t)> choose = [&](size_t i) {
             if (i == sizes.size()) return register_tile(a, b, ap, bp, cp, mr_, k0, k1);
             b_.if_(

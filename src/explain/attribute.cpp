@@ -1,0 +1,60 @@
+// Where a kernel's time goes, from what is measured and counted: nothing is a cause without a figure.
+#include <algorithm>
+
+#include "explain/profile.h"
+
+namespace opwright::explain {
+
+std::vector<Part> attribute(const Row& r, const Profile& p) {
+    const Machine& m = p.machine;
+    const Evidence& e = r.evidence;
+    const double threads = std::max(1, m.threads);
+    double left = r.min_seconds;
+    std::vector<Part> parts;
+    const auto take = [&](Cause c, double seconds) {
+        const double s = std::clamp(seconds, 0.0, left);
+        if (s > 0) parts.push_back({c, s});
+        left -= s;
+    };
+    take(Cause::Start, m.dispatch_seconds);
+    // What perfect sharing among the threads would have saved.
+    if (threads > 1 && e.one_thread > 0) take(Cause::Threads, left - e.one_thread / threads);
+
+    // A multiply-add counts two operations; other operations take the place of one multiply-add each.
+    const double peak = std::max(m.flops_f32, 1.0);
+    double products = 0, padding = 0, packed = 0;
+    for (const auto& s : e.stages) {
+        if (!s.tile) continue;
+        products += 2 * s.tile->wanted();
+        padding += 2 * (s.tile->computed - s.tile->wanted());
+        packed += s.tile->packed;
+    }
+    if (products == 0 && r.contraction) products = r.simple;
+    const double arithmetic = (products + 2 * std::max(0.0, r.simple - products)) / peak;
+    double functions = 0;
+    for (const auto& f : e.functions) functions += f.count * f.seconds / threads;
+    // Each packed element is read once and written once, at best within the caches.
+    const double cached = m.copies.empty() ? 0 : m.copies.front().bandwidth;
+    const double packing = cached > 0 ? 8 * packed / cached : 0;
+    // One subnormal lane slows its whole vector down.
+    double subnormals = 0;
+    if (e.subnormal > 0 && e.read > 0) {
+        constexpr double kLanes = 8;
+        const double vectors = r.flops() / 2 / kLanes;
+        subnormals = vectors * std::min(1.0, kLanes * e.subnormal / e.read) * m.assist_seconds / threads;
+    }
+    const double memory = r.floor_memory, compute = arithmetic + padding / peak + functions + packing + subnormals;
+    if (memory >= compute) {
+        take(Cause::Memory, memory);  // the rest hides behind it
+    } else {
+        take(Cause::Arithmetic, arithmetic);
+        take(Cause::Padding, padding / peak);
+        take(Cause::Functions, functions);
+        take(Cause::Subnormals, subnormals);
+        take(Cause::Packing, packing);
+    }
+    if (left > 0) parts.push_back({Cause::Unknown, left});
+    return parts;
+}
+
+}  // namespace opwright::explain
