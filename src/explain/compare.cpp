@@ -177,8 +177,9 @@ std::string to_text(const Comparison& c) {
 nlohmann::json to_json(const Comparison& c) {
     nlohmann::json routes = nlohmann::json::array();
     for (const Route& x : c.routes) {
-        nlohmann::json j{{"target", x.target},   {"runs_on", x.where}, {"verdict", x.verdict}, {"wrong", x.wrong},
-                         {"refused", x.refused}, {"lines", x.lines},   {"facts", x.facts},     {"untimed", x.untimed}};
+        nlohmann::json j{{"target", x.target},   {"about", x.about}, {"runs_on", x.where},
+                         {"verdict", x.verdict}, {"wrong", x.wrong}, {"refused", x.refused},
+                         {"lines", x.lines},     {"facts", x.facts}, {"untimed", x.untimed}};
         j["ms"] = x.seconds ? nlohmann::json(*x.seconds * 1e3) : nlohmann::json();
         j["of_floor"] = x.seconds ? nlohmann::json(x.of_floor) : nlohmann::json();
         routes.push_back(std::move(j));

@@ -1,0 +1,162 @@
+"""Writes docs/targets.md from what the command emits and measures: python tests/backend/write_targets.py [BUILD] [TARGET...]
+
+Without targets the shares that the page has stand as they are, and only the sources shown are written anew; with
+targets, `opwright verify library --target T` is run for each (minutes).
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs/targets.md"
+SHARES = ROOT / "docs/targets.json"
+RUNS = {
+    "c": "any processor with a C compiler",
+    "cuda": "NVIDIA GPUs from compute capability 8.0; without one, compiled and emulated in tests",
+    "triton": "GPUs that Triton knows; without one, Triton's interpreter",
+    "ascend": "Ascend 910B and 910C; without one, the functional simulator in ascend_sim/",
+}
+LANGUAGES = {"c": "c", "cuda": "cuda", "triton": "python", "ascend": "cpp"}
+
+INTRO = """# Targets
+
+<!-- Written by tests/backend/write_targets.py; do not edit. -->
+
+One declaration, several targets. The CPU target turns it into machine code. The others write source text that people of
+that community can read, change and use without Opwright:
+
+| Target | Writes | Runs where |
+| --- | --- | --- |
+{targets}
+`opwright emit OPERATOR --target NAME` prints the source, `-o DIR` writes it with what belongs to it. `opwright verify`
+and `run` take `--target NAME` where it can run, and say "not run" where it can't. `opwright compare OPERATOR` sets them
+side by side for one operator and one size.
+
+## What each can do
+
+Every operator of the library, over its examples, element types, sizes around tile edges and special values, against the
+reference in 64-bit arithmetic. "Refused" has no form on the target; the reasons follow. A case that could not run is
+counted as not run, never as passed.
+
+{shares}
+## The same operator on each
+
+The tile program is the same; what a buffer, a loop over lanes and a load become is each target's own.
+
+| Tile program | C | CUDA C++ | Triton | Ascend C |
+| --- | --- | --- | --- | --- |
+| a task of the grid | outermost loops | thread block | program id | AI core |
+| a block | one element | registers of the block's threads | block value | local tensor in unified buffer |
+| a row held whole | array on the heap | registers, then shared memory | block padded to a power of two | local tensor, while it fits |
+| fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | halving `Add`, `ReduceSum` |
+| contraction | three loops | `mma.sync` or multiply-adds on register tiles | `tl.dot` | `Matmul` object |
+| ragged tail | loop bound | predicate | `mask=` | `DataCopyPad`, count of the instruction |
+"""
+
+OUTRO = """
+## Adding a target
+
+A target is one folder and one line. `src/target/target.h` says what it offers: its source for a Program, its schedule and
+tile program for `explain`, whether it can run here, and a kernel that runs. `src/target/c/` is the shortest one: C99, a
+point at a time.
+
+1. Write `src/target/NAME/`: a class derived from `Target`. A block language starts from `schedule::form_block_kernel`,
+   `schedule::default_block_schedule` and `tile::apply_blocks`, and prints statements in order; a language of the C family
+   takes names, expressions and helper functions from `src/emit/`.
+2. Add its line to `src/target/registry.cpp`. `emit`, `explain`, `run`, `verify` and `compare` know it from then on.
+3. Add a test like `tests/backend/operators_c_test.cpp`, and run this page's script for its share.
+
+A target sees neither another target nor the language. What it has no form for it refuses with a reason; it never writes
+something else.
+"""
+
+SHOWN = [
+    (["examples/matmul_prelu.op"], "A linear layer with PReLU", "The epilogue is part of the contraction's kernel: what the product and the sum leave in registers is never written to memory and read again."),
+    (["softmax"], "Softmax", "Two folds and two maps over one row. Where the row is held whole it is read once; the reference of the tile program is `opwright explain softmax --level tile --target NAME`."),
+    (["sobel"], "Sobel", "A stencil: the table of weights is written out, and indices beyond the edge are folded back by a helper or a mask."),
+]
+
+
+def opwright(*arguments):
+    return subprocess.run([BUILD / "opwright", *arguments], capture_output=True, text=True, cwd=ROOT)
+
+
+def targets():
+    text = opwright("emit", "--help").stdout
+    names = re.search(r"whose language:\s+([\w,\s]+?)\s*(?:-o|--|\n\s*-)", text).group(1)
+    return [n.strip() for n in names.split(",")]
+
+
+def measure(target):
+    r = opwright("verify", "library", "--target", target, "--json")
+    if not r.stdout:
+        sys.exit(r.stderr)
+    answer = json.loads(r.stdout)
+    if "error" in answer:
+        return {"not run": answer["error"]["message"]}
+    operators = answer["operators"]
+    reasons = {}
+    for o in operators:
+        if o["refused"] and not o["cases"]:
+            why = next(iter(o["reasons"]))
+            reasons.setdefault(why, []).append(o["name"])
+    return {
+        "operators": len(operators),
+        "pass": sum(1 for o in operators if o["cases"] and not o["failed"]),
+        "fail": [o["name"] for o in operators if o["failed"]],
+        "refused": sum(1 for o in operators if o["refused"] and not o["cases"]),
+        "cases": sum(o["cases"] for o in operators),
+        "not_run": sum(o["not_run"] for o in operators),
+        "reasons": reasons,
+    }
+
+
+def shares_text(shares):
+    out = "| Target | Operators that pass | Wrong or failed | Refused | Cases | Programs not run |\n|---|---:|---:|---:|---:|---:|\n"
+    reasons = ""
+    for name, s in shares.items():
+        if "not run" in s:
+            out += f"| {name} | not run: {s['not run']} | | | | |\n"
+            continue
+        share = 100 * s["pass"] / s["operators"]
+        out += (
+            f"| {name} | {s['pass']} of {s['operators']} ({share:.0f} %) | {len(s['fail'])} | {s['refused']}"
+            f" | {s['cases']:,} | {s['not_run']} |\n"
+        )
+        if s["fail"]:
+            reasons += f"\nFailing on {name}: {', '.join(s['fail'])}.\n"
+        for why, names in sorted(s["reasons"].items(), key=lambda x: -len(x[1])):
+            reasons += f"\n- {name}: {why.removeprefix('refused: ')} ({', '.join(names)})"
+    return out + reasons + "\n\n"
+
+
+def main():
+    shares = json.loads(SHARES.read_text()) if SHARES.exists() else {}
+    names = targets()
+    for t in MEASURED:
+        shares[t] = measure(t)
+        SHARES.write_text(json.dumps(shares, indent=1) + "\n")
+    about = json.loads(opwright("compare", "relu", "--cases", "1", "--json").stdout)["targets"]
+    rows = ""
+    for t in about:
+        if t["target"] in names:
+            rows += f"| `{t['target']}` | {t['about']} | {RUNS.get(t['target'], '')} |\n"
+    text = INTRO.format(targets=rows, shares=shares_text(shares))
+    for arguments, title, note in SHOWN:
+        text += f"\n### {title}\n\n{note}\n"
+        for n in names:
+            r = opwright("emit", *arguments, "--target", n)
+            source = r.stdout.rstrip() if r.returncode == 0 else r.stderr.strip()
+            text += f"\n<details><summary>{n}: {len(source.splitlines())} lines</summary>\n\n"
+            text += f"```{LANGUAGES.get(n, '')}\n{source}\n```\n\n</details>\n"
+    PAGE.write_text(text + OUTRO)
+
+
+arguments = sys.argv[1:]
+BUILD = Path(arguments[0]).resolve() if arguments and Path(arguments[0]).is_dir() else ROOT / "build"
+MEASURED = [a for a in arguments if not Path(a).is_dir()]
+if __name__ == "__main__":
+    main()
