@@ -63,7 +63,7 @@ A target is one folder and one line. `src/target/target.h` says what it offers: 
 tile program for `explain`, whether it can run here, and a kernel that runs. `src/target/c/` is the shortest one: C99, a
 point at a time.
 
-1. Write `src/target/NAME/`: a class derived from `Target`. A block language starts from `schedule::form_block_kernel`,
+1. Write a folder under `src/target/`: a class derived from `Target`. A block language starts from `schedule::form_block_kernel`,
    `schedule::default_block_schedule` and `tile::apply_blocks`, and prints statements in order; a language of the C family
    takes names, expressions and helper functions from `src/emit/`.
 2. Add its line to `src/target/registry.cpp`. `emit`, `explain`, `run`, `verify` and `compare` know it from then on.
