@@ -83,7 +83,10 @@ std::string CPoint::integer(int64_t v, DType t) const {
 CPoint::Text CPoint::sym_text(const Sym& s) {
     if (const auto c = s.constant()) return {integer(*c, DType::I64), *c < 0 ? 15 : 16};
     if (s.kind() == SymKind::Symbol) return {symbols.at(s.symbol_name())};
+    for (const auto& [expression, name] : extents)
+        if (expression == s) return {name};
     const auto& o = s.operands();
+    if (s.kind() == SymKind::Mul && o[0].is(-1) && o.size() == 2) return {"-" + at_least(sym_text(o[1]), 15), 15};
     if (s.kind() == SymKind::Select)
         return {fmt::format("{} ? {} : {}", at_least(sym_text(o[0]), 4), at_least(sym_text(o[1]), 4),
                             at_least(sym_text(o[2]), 3)),
@@ -112,7 +115,7 @@ CPoint::Text CPoint::sym_text(const Sym& s) {
     }
     return r;
 }
-std::string CPoint::sym(const Sym& s) { return at_least(sym_text(s), 13); }
+std::string CPoint::sym(const Sym& s, int precedence) { return at_least(sym_text(s), precedence); }
 
 // ---- values
 

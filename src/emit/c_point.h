@@ -23,8 +23,9 @@ public:
     std::unordered_map<math::TensorId, std::vector<bool>> kept;  // temporaries that have memory only for these dims
     std::unordered_map<math::VarId, std::string>
         vars;  // index variable -> C variable or expression (of high precedence)
-    std::unordered_map<std::string, std::string> symbols;  // symbol of an extent -> C variable
-    std::unordered_map<math::ExprId, std::string> held;    // values that a C variable holds already
+    std::unordered_map<std::string, std::string> symbols;    // symbol of an extent -> C variable
+    std::vector<std::pair<math::Sym, std::string>> extents;  // expressions of symbols that have a C variable
+    std::unordered_map<math::ExprId, std::string> held;      // values that a C variable holds already
     std::vector<std::string> lines;   // declarations that later expressions use; the caller prints them
     std::vector<std::string> faults;  // message of error code i + 1
 
@@ -32,7 +33,8 @@ public:
     std::string value(math::ExprId e);
     // As value(), in a variable of its own called like `wanted`; answers with its name.
     std::string declare(math::ExprId e, const std::string& wanted);
-    std::string sym(const math::Sym& s);
+    // In parentheses where an operator that binds at `precedence` would take it apart.
+    std::string sym(const math::Sym& s, int precedence = 13);
 
     struct Place {
         std::string offset;     // elements from the tensor's start

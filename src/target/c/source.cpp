@@ -60,12 +60,18 @@ public:
         s.symbols = original.symbols();
         for (const std::string& n : s.symbols) point_.symbols[n] = names_.take(emit::Names::extent(n));
         std::string parameters;
-        const auto parameter = [&](const std::string& text) { parameters += (parameters.empty() ? "" : ", ") + text; };
+        size_t column = s.function.size() + 5;
+        const auto parameter = [&](const std::string& text) {
+            const bool breaks = column + text.size() > 116;
+            column = breaks ? 8 + text.size() : column + text.size() + 2;
+            parameters += (parameters.empty() ? "" : breaks ? ",\n        " : ", ") + text;
+        };
         for (const std::string& n : s.symbols) parameter("int64_t " + point_.symbols[n]);
         for (TensorId t : p_.inputs) parameter(fmt::format("const {}* {}", element(t), pointer(t)));
         for (TensorId t : p_.outputs) parameter(fmt::format("{}* {}", element(t), pointer(t)));
 
         depth_ = 1;
+        name_extents();
         std::vector<TensorId> memory;
         for (TensorId t = 0; t < p_.tensors.size(); ++t)
             if (p_.tensors[t].role == Role::Constant) constant(t);
@@ -124,6 +130,21 @@ private:
         }
         return r;
     }
+    // Extents that are computed get a name: "P" of an index p.
+    void name_extents() {
+        std::vector<bool> used(p_.vars.size());
+        for (const Equation& q : p_.equations)
+            for (VarId v : q.vars) used[v] = true;
+        for (VarId v = 0; v < p_.vars.size(); ++v) {
+            const Sym& n = p_.vars[v].extent;
+            if (!used[v] || n.kind() == SymKind::Const || n.kind() == SymKind::Symbol) continue;
+            const auto known = [&](const auto& x) { return x.first == n; };
+            if (std::any_of(point_.extents.begin(), point_.extents.end(), known)) continue;
+            const std::string name = names_.take(emit::Names::extent(p_.vars[v].name));
+            line(fmt::format("const int64_t {} = {};", name, point_.sym(n, 0)));
+            point_.extents.emplace_back(n, name);
+        }
+    }
     std::string element(TensorId t) const { return dialect_.element.at(p_.tensors[t].dtype); }
     const std::string& pointer(TensorId t) {
         auto [it, fresh] = point_.pointers.try_emplace(t);
@@ -176,8 +197,8 @@ private:
                 n = n * p_.tensors[t].shape[d];
         // Temporaries of 16-bit floats are held in the type they are computed in.
         const std::string type = dialect_.value.at(p_.tensors[t].dtype);
-        return fmt::format("{0}* {1} = ({0}*)malloc((size_t)(({2}) + 1) * sizeof *{1});", type, pointer(t),
-                           point_.sym(n));
+        return fmt::format("{0}* {1} = ({0}*)malloc((size_t)({2} + 1) * sizeof *{1});", type, pointer(t),
+                           point_.sym(n, 12));
     }
 
     void nest(size_t i) {
