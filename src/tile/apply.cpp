@@ -114,7 +114,9 @@ private:
                                 lane));
             const auto g = std::find(nest.grid.begin(), nest.grid.end(), e.lane);
             if (g == nest.grid.end()) continue;
-            if (e.lanes > 1 && (g + 1 != nest.grid.end() || plan.grid_tile.back() < e.lanes))
+            // A dim shorter than a vector is one task, its last lanes idle.
+            const bool whole = math_.vars[e.lane].extent.upper() <= plan.grid_tile.back();
+            if (e.lanes > 1 && (g + 1 != nest.grid.end() || (plan.grid_tile.back() < e.lanes && !whole)))
                 return Diagnostic(fmt::format("{}: a task covers {} points of it.", lane,
                                               plan.grid_tile[static_cast<size_t>(g - nest.grid.begin())]),
                                   {},

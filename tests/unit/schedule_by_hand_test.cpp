@@ -82,5 +82,16 @@ TEST(ScheduleByHand, FaultsAreNamed) {
               "The register tile 40x16 of y needs 165 vector registers, but th");
 }
 
+// The default for a constant extent below a vector's width: one task of that many points.
+TEST(ScheduleByHand, RowsShorterThanAVectorRun) {
+    runtime::ThreadPool pool(1);
+    for (const char* n : {"1", "2", "3", "5", "15"}) {
+        const auto p = declared(
+            std::string("op f(x[m,") + n + "], b[" + n + "]) -> y[m," + n + "]:\n    y[m,i] = x[m,i] + b[i]\n", "f");
+        const auto k = verify::cpu_target({.cache = false}, pool)(p);
+        EXPECT_TRUE(k.ok()) << n << ": " << k.error().message;
+    }
+}
+
 }  // namespace
 }  // namespace opwright
