@@ -20,7 +20,8 @@ namespace {
 
 void replay(const std::string& folder, size_t least, int (*input)(const uint8_t*, size_t)) {
     size_t files = 0;
-    for (const auto& e : std::filesystem::directory_iterator(std::string(OPWRIGHT_SOURCE_DIR "/tests/fuzz/") + folder)) {
+    for (const auto& e :
+         std::filesystem::directory_iterator(std::string(OPWRIGHT_SOURCE_DIR "/tests/fuzz/") + folder)) {
         const auto bytes = opwright::io::read_file(e.path().string());
         ASSERT_TRUE(bytes.ok()) << e.path();
         SCOPED_TRACE(e.path().string());

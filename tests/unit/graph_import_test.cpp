@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "graph_model_builder.h"
 
 namespace opwright::graph::onnx {
@@ -260,6 +263,19 @@ TEST(GraphImport, WrongModelsSayWhatIsWrong) {
                   b.output("y");
               }),
               "The model cannot be imported: 1 node is not supported.");
+}
+
+// A float that no integer holds; found by fuzzing.
+TEST(GraphImport, ScalesBeyondAllExtentsAreRefused) {
+    for (const Dim& extent : {Dim{int64_t{4}}, Dim{"N"}})
+        for (const double scale : {3.9e28, 1e300, std::numeric_limits<double>::infinity(), std::nan(""), -1.0, 0.0}) {
+            ModelBuilder b(13);
+            b.input("x", DType::F32, {extent});
+            b.constant("scales", make_tensor(DType::F32, {1}, {scale}));
+            b.node("Resize", {"x", "", "scales"}, {"y"});
+            b.output("y");
+            EXPECT_EQ(outcome(b), "The model cannot be imported: 1 node is not supported.") << scale;
+        }
 }
 
 TEST(GraphImport, EveryPrefixOfAModelIsRefusedOrImported) {

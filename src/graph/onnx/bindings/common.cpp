@@ -1,6 +1,7 @@
 #include "graph/onnx/bindings/common.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace opwright::graph::onnx::bindings {
 
@@ -124,6 +125,12 @@ Result<double> constant_number(NodeContext& c, size_t i) {
     OPW_TRY(Tensor t, c.constant(i));
     if (t.size() != 1) return c.unsupported("input " + std::to_string(i) + " must be one number");
     return t.get(0);
+}
+
+Result<int64_t> count_of(const NodeContext& c, double v, const std::string& what) {
+    constexpr double kMost = 1e12;
+    if (!(std::abs(v) < kMost)) return c.unsupported(what + " is " + std::to_string(v));
+    return static_cast<int64_t>(std::floor(v));
 }
 
 Result<ValueId> broadcast_to(NodeContext& c, ValueId v, const Dims& target) {

@@ -67,6 +67,8 @@ ValueId scalar(NodeContext& c, double x, DType t);
 Result<DType> element_type(const NodeContext& c, int64_t number);
 // The value of a constant of one element.
 Result<double> constant_number(NodeContext& c, size_t i);
+// A computed number of elements, rounded down. Errors: `what` is no number, or more than any tensor has.
+Result<int64_t> count_of(const NodeContext& c, double v, const std::string& what);
 // x with dims repeated to a larger shape, by ONNX's broadcasting.
 Result<ValueId> broadcast_to(NodeContext& c, ValueId v, const Dims& target);
 Result<ValueId> transposed(NodeContext& c, ValueId v, const Ints& perm);

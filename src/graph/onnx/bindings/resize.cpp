@@ -77,8 +77,12 @@ struct Target {
 
 // floor(n * scale), which is a closed form of n for whole scales and their reciprocals alone.
 Result<Sym> scaled_extent(const NodeContext& c, const Sym& n, double scale) {
-    if (auto v = n.constant()) return Sym(static_cast<int64_t>(std::floor(static_cast<double>(*v) * scale)));
-    if (scale == std::floor(scale)) return n * Sym(static_cast<int64_t>(scale));
+    if (auto v = n.constant()) {
+        OPW_TRY(int64_t count, count_of(c, static_cast<double>(*v) * scale, "the scaled extent"));
+        return Sym(count);
+    }
+    OPW_TRY(int64_t whole, count_of(c, scale, "a scale"));
+    if (scale == std::floor(scale)) return n * Sym(whole);
     for (int64_t d = 2; d <= 64; ++d) {
         const double k = scale * static_cast<double>(d);
         if (k == std::floor(k)) return math::floor_div(n * Sym(static_cast<int64_t>(k)), d);
@@ -137,7 +141,7 @@ Result<ValueId> resample(NodeContext& c, ValueId x, const Resampling& r, const T
         else
             return c.unsupported("antialias over a dim whose extent is open; give the input a fixed shape");
         shrink = std::min(scale, 1.0);
-        half = static_cast<int64_t>(std::ceil(static_cast<double>(half) / shrink));
+        OPW_TRY(half, count_of(c, std::ceil(static_cast<double>(half) / shrink), "the reach of antialias"));
     }
     a["kernel"] = r.mode;
     a["cubic_a"] = r.cubic_a;
@@ -172,7 +176,7 @@ Result<std::vector<Target>> targets_of_scales(const NodeContext& c, const Dims& 
     if (scales.size() != axes.size()) return c.unsupported("there must be one scale for each axis");
     std::vector<Target> out;
     for (size_t i = 0; i < axes.size(); ++i) {
-        if (!(scales[i] > 0)) return c.unsupported("a scale must be positive");
+        if (!(scales[i] > 0 && scales[i] < 1e9)) return c.unsupported("a scale must be positive and finite");
         OPW_TRY(Sym count, scaled_extent(c, s[static_cast<size_t>(axes[i])], scales[i]));
         out.push_back({static_cast<int>(axes[i]), count, scales[i]});
     }
@@ -243,8 +247,9 @@ Out resize(NodeContext& c) {
         for (size_t i = 0; i < axes.size(); ++i) {
             Target t{static_cast<int>(axes[i]), sizes[i], std::nullopt};
             if (policy != "stretch") {
-                t.count = Sym(static_cast<int64_t>(
-                    std::floor(common * static_cast<double>(*s[static_cast<size_t>(axes[i])].constant()) + 0.5)));
+                const double extent = common * static_cast<double>(*s[static_cast<size_t>(axes[i])].constant());
+                OPW_TRY(int64_t count, count_of(c, extent + 0.5, "the scaled extent"));
+                t.count = Sym(count);
                 t.scale = common;
             }
             targets.push_back(t);

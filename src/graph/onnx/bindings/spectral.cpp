@@ -100,7 +100,8 @@ Out mel_weights(NodeContext& c) {
     for (size_t i = 0; i < 5; ++i) (void)c.constant(i);  // so that all that are needed are asked for at once
     for (size_t i = 0; i < 5; ++i) { OPW_TRY(in[i], constant_number(c, i)); }
     OPW_TRY(DType to, element_type(c, c.int_attribute("output_datatype", 1)));
-    const int64_t bands = static_cast<int64_t>(in[0]), length = static_cast<int64_t>(in[1]);
+    OPW_TRY(const int64_t bands, count_of(c, in[0], "the number of bands"));
+    OPW_TRY(const int64_t length, count_of(c, in[1], "the length"));
     if (bands < 1 || length < 1 || bands > 1 << 16 || length > 1 << 20 || !(in[2] > 0))
         return c.unsupported("bands, length and sample rate out of range");
     const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
@@ -108,7 +109,8 @@ Out mel_weights(NodeContext& c) {
     std::vector<int64_t> at;
     for (int64_t i = 0; i < bands + 2; ++i) {
         const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + low) / 2595) - 1);
-        at.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz / in[2])));
+        OPW_TRY(int64_t bin, count_of(c, static_cast<double>(length + 1) * hertz / in[2], "the place of a frequency"));
+        at.push_back(bin);
     }
     const int64_t bins = length / 2 + 1;
     Tensor out(to, {bins, bands});
