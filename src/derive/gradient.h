@@ -1,0 +1,23 @@
+// Reverse-mode derivatives of a Program, as a Program: conventions and forms are in docs/gradients.md.
+#pragma once
+#include <vector>
+
+#include "base/result.h"
+#include "math/program.h"
+
+namespace opwright::derive {
+
+// The adjoint of an operator. Its inputs are those of the operator that it needs, in their order, and one cotangent
+// (named d + the output's name) for each output that matters; its outputs are the gradients by the inputs asked for.
+struct Gradient {
+    math::Program program;
+    std::vector<size_t> inputs;      // positions among the operator's inputs
+    std::vector<size_t> cotangents;  // positions among the operator's outputs
+    std::vector<size_t> wrt;         // positions among the operator's inputs
+};
+
+// `wrt`: positions of inputs; empty: all inputs of a float type. Errors: an input of an integer type or a position that
+// there is not; no output of a float type.
+Result<Gradient> gradient(const math::Program& p, std::vector<size_t> wrt = {});
+
+}  // namespace opwright::derive

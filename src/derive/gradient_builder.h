@@ -1,0 +1,113 @@
+// The state of one reverse pass. Private to gradient*.cpp.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "derive/solve.h"
+#include "math/algebra.h"
+#include "math/program.h"
+
+namespace opwright::derive {
+
+// A cotangent: `value` where `where` holds, else 0. Masks stay apart from values until the end, so that a derivative
+// that is infinite where its branch is not taken does no harm.
+struct Cotangent {
+    math::ExprId value = math::kNone, where = math::kNone;
+};
+
+// The loops that an expression stands in: `vars`, of which the first `outer` are those of the left side, under a
+// condition.
+struct Scope {
+    std::vector<math::VarId> vars;
+    size_t outer = 0;
+    math::ExprId condition = math::kNone;
+};
+
+// What one access contributes to the cotangent of its tensor.
+struct Contribution {
+    math::TensorId tensor = math::kNone;
+    std::vector<math::ExprId> at;
+    math::Outside outside = math::Outside::Error;
+    Scope scope;
+    Cotangent cotangent;  // of the compute type
+};
+
+class GradientBuilder {
+public:
+    GradientBuilder(math::Program p, const std::vector<math::TensorId>& wrt);
+    // Appends the equations of the adjoint. `cotangents` and `gradients`: tensors, in the order of p's outputs (kNone
+    // for those that do not matter) and of wrt.
+    void run(std::vector<math::TensorId>& cotangents, std::vector<math::TensorId>& gradients);
+    math::Program& program() { return p_; }
+
+private:
+    struct Scatter {
+        std::vector<math::ExprId> at;
+        math::ExprId value;
+        math::Outside outside;
+        math::Sym times = 1;
+    };
+    struct Pending {
+        std::vector<math::ExprId> terms;  // over index variables of the tensor, of the compute type
+        std::vector<Scatter> scatters;
+        bool any() const { return !terms.empty() || !scatters.empty(); }
+    };
+
+    // gradient.cpp
+    void find_active();
+    bool active(math::ExprId e);
+    void equation(size_t i);
+    DType cotangent_type(math::TensorId t) const { return compute_type(p_.tensors[t].dtype); }
+
+    // gradient_expression.cpp: from the cotangent of an expression to those of the tensors that it reads.
+    void propagate(math::ExprId root, Cotangent c, const Scope& s);
+    void propagate_call(math::ExprId e, const Cotangent& c, std::map<math::ExprId, Cotangent, std::greater<>>& todo);
+    bool propagate_stable(math::ExprId e, const Cotangent& c, std::map<math::ExprId, Cotangent, std::greater<>>& todo);
+    void add(std::map<math::ExprId, Cotangent, std::greater<>>& todo, math::ExprId e, Cotangent c);
+    math::ExprId masked(const Cotangent& c);
+
+    // gradient_access.cpp
+    void contribute(Contribution c);
+    std::optional<math::ExprId> gathered(const Contribution& c, const std::vector<math::ExprId>& target, Solution s,
+                                         bool spare);
+    std::optional<math::ExprId> by_phases(const Contribution& c, const Solution& s);
+    bool extended(const Contribution& c);
+    void scatter(const Contribution& c);
+    const std::vector<math::ExprId>& index(math::TensorId t);
+    // The cotangent of t as a tensor, once all contributions are known; kNone if there are none. `role`: Output for a
+    // result.
+    math::TensorId settle(math::TensorId t, const std::string& name, math::Role role);
+    math::TensorId temporary(const std::string& name, DType t, std::vector<math::Sym> shape);
+    // A temporary over `vars`, and a read of it there.
+    math::ExprId through_temporary(const std::string& name, const std::vector<math::VarId>& vars, math::ExprId value);
+
+    // gradient_reduce.cpp
+    void reduction(const math::Equation& q, math::TensorId cotangent);
+    void scan(const math::Equation& q, math::TensorId cotangent);
+
+    // gradient_update.cpp: passes the cotangent of an updated tensor to what was written, and returns that of the
+    // tensor before the update, kNone where nobody asks for it.
+    math::TensorId update(size_t i, math::TensorId cotangent);
+    math::TensorId overwritten(size_t i, math::TensorId cotangent);
+    math::TensorId multiplied(size_t i, math::TensorId cotangent);
+    math::TensorId extreme_of(size_t i, math::TensorId cotangent);
+    bool overlaps_earlier(size_t i) const;
+    // The values of the tensor that equation i writes, before equation `end`.
+    math::TensorId value_before(size_t i, size_t end);
+
+    math::Program p_;
+    math::Algebra x_{p_};
+    size_t primal_ = 0;  // equations of the operator itself
+    std::vector<math::TensorId> wrt_;
+    std::vector<bool> active_;    // tensors that depend on wrt through floats
+    std::vector<bool> constant_;  // tensors whose gradient cancels (the maximum of a softmax)
+    std::unordered_map<math::ExprId, bool> active_expr_;
+    std::map<math::TensorId, math::TensorId> current_;  // cotangents of tensors whose last write has been met
+    std::vector<Pending> pending_;
+    std::map<math::TensorId, std::vector<math::ExprId>> index_;
+};
+
+}  // namespace opwright::derive

@@ -1,0 +1,45 @@
+// The gradient of every operator of the library that has one, for each of its examples.
+#include "gradient_test_util.h"
+
+namespace opwright {
+namespace {
+using namespace test;
+
+class GradientOf : public testing::TestWithParam<std::string> {};
+
+std::vector<std::string> all_names() { return lang::Library::standard().names(); }
+
+TEST_P(GradientOf, EqualsDifferenceQuotients) {
+    const lang::Library& library = lang::Library::standard();
+    const auto examples = library.examples(*library.find(GetParam()));
+    ASSERT_TRUE(examples.ok());
+    std::mt19937_64 random(11);
+    for (const lang::Example& e : *examples) {
+        std::vector<lang::Argument> wide = e.arguments;
+        for (lang::Argument& a : wide)
+            if (is_float(a.dtype)) a.dtype = DType::F64;
+        lang::Attributes attributes = e.attributes;  // nothing is rounded to f32 on the way
+        for (const std::string& a : library.attribute_names(*library.find(GetParam())))
+            if (a == "stash") attributes[a] = DType::F64;
+        auto program = library.elaborate(GetParam(), wide, attributes);
+        if (!program.ok()) program = library.elaborate(GetParam(), wide = e.arguments, e.attributes);
+        ASSERT_TRUE(program.ok()) << render(program.error());
+        const auto g = derive::gradient(*program);
+        if (!g.ok()) continue;  // no float input or output
+        EXPECT_EQ(math::verify(g->program), std::vector<std::string>()) << g->program.print();
+        int settled = 0;
+        for (int trial = 0; trial < 6 && settled < 2; ++trial) {
+            const std::vector<Tensor> in = example_inputs(e, wide, random);
+            const auto c = difference_quotient(*program, *g, in, random);
+            if (!c) continue;
+            ++settled;
+            EXPECT_LT(c->error, 1e-6) << c->what << "\n" << program->print() << "\n" << g->program.print();
+        }
+        EXPECT_GT(settled, 0) << "no difference quotient settled\n" << program->print() << "\n" << g->program.print();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Library, GradientOf, testing::ValuesIn(all_names()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace opwright
