@@ -46,4 +46,19 @@ Result<math::SymValues> bind_symbols(const Graph& g, const std::vector<Tensor>& 
     return values;
 }
 
+Status check_requirements(const Graph& g, const math::SymValues& symbols) {
+    for (const math::Requirement& r : g.requirements) {
+        const auto holds = math::evaluate(r.value, symbols);
+        if (holds && *holds != 0) continue;
+        std::vector<std::string> names;
+        math::collect_symbols(r.value, names);
+        std::string facts;
+        for (const std::string& n : names)
+            if (const auto v = symbols.find(n); v != symbols.end())
+                facts += (facts.empty() ? "" : ", ") + n + " = " + std::to_string(v->second);
+        return Diagnostic(r.message).with_note("The inputs given have " + facts + ".");
+    }
+    return ok_status();
+}
+
 }  // namespace opwright::graph

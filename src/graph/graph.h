@@ -50,6 +50,8 @@ struct Graph {
     std::vector<Value> values;
     std::vector<Node> nodes;                      // in an order in which they can run
     std::vector<ValueId> inputs, outputs;         // as the model declares them
+    // What must hold of the extents for the graph to mean what the model does; see check_requirements in graph/bind.h.
+    std::vector<math::Requirement> requirements;
     // Names of inputs whose *values* (not only shapes) this graph was specialised on: it holds for those values alone.
     std::vector<std::string> fixed_inputs;
     std::map<std::string, std::string> metadata;

@@ -138,7 +138,12 @@ struct Executable::Impl {
             Node& n = g.nodes[i];
             if (n.kind == NodeKind::View) {
                 const Value& in = g.values[n.inputs[0]];
-                if (in.constant && known(n.outputs[0])) g.values[n.outputs[0]].constant = in.constant->reshaped(fixed_shape(n.outputs[0]));
+                if (!in.constant || !known(n.outputs[0])) continue;
+                const Shape to = fixed_shape(n.outputs[0]);
+                if (element_count(to) != in.constant->size())
+                    return in_operator(Diagnostic(fmt::format("The constant '{}' of shape {} cannot be seen as shape {}.", in.name,
+                                                              to_string(in.constant->shape()), to_string(to))), n);
+                g.values[n.outputs[0]].constant = in.constant->reshaped(to);
                 continue;
             }
             if (!beforehand[i]) continue;

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "derive/shape.h"
+#include "graph/bind.h"
 
 namespace opwright::runtime {
 namespace {
 using graph::kNone;
 using graph::Node;
+using graph::NodeId;
 using graph::NodeKind;
 using graph::Value;
 using graph::ValueId;
@@ -31,9 +33,11 @@ public:
         std::vector<int64_t> values;
         for (const std::string& s : in_.table.symbols()) values.push_back(plan_->symbols.at(s));
         slots_ = in_.table.evaluate(values);
+        OPW_CHECK(graph::check_requirements(g_, plan_->symbols));
         for (const Step& s : in_.steps)
             OPW_CHECK(named(derive::check_requirements(g_.nodes[s.node].program, plan_->symbols), s.node));
         OPW_CHECK(extents());
+        OPW_CHECK(views());
         OPW_CHECK(place_sources());
         place_outputs();
         OPW_CHECK(place_intermediates());
@@ -72,6 +76,22 @@ private:
                 return Diagnostic(fmt::format("{} would have shape {}, which is more than any memory holds.", x.name, to_string(s)));
             bytes_[v] = n * static_cast<int64_t>(size_of(x.dtype));
             plan_->shapes[v] = std::move(s);
+        }
+        return ok_status();
+    }
+
+    // Kernels read a view's elements without looking: a view of more elements than there are would read beyond memory.
+    Status views() const {
+        for (NodeId n = 0; n < g_.nodes.size(); ++n) {
+            if (g_.nodes[n].kind != NodeKind::View) continue;
+            const ValueId from = g_.nodes[n].inputs[0], to = g_.nodes[n].outputs[0];
+            if (bytes_[from] == bytes_[to]) continue;
+            return named(Diagnostic(fmt::format("'{}' of shape {} cannot be seen as '{}' of shape {}: {} elements are not {}.",
+                                                g_.values[from].name, to_string(plan_->shapes[from]), g_.values[to].name,
+                                                to_string(plan_->shapes[to]), element_count(plan_->shapes[from]),
+                                                element_count(plan_->shapes[to])))
+                             .with_next("Give inputs of sizes that the model was made for."),
+                         n);
         }
         return ok_status();
     }

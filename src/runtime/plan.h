@@ -64,7 +64,8 @@ struct PlanInput {
     const SymTable& table;
     const std::vector<std::vector<uint32_t>>& slots;
 };
-// Errors: an extent that is negative or overflows, a requirement that does not hold (operator, tensor, sizes named).
+// Errors: an extent that is negative or overflows, a requirement of the graph or of an operator that does not hold, a
+// view of another number of elements (operator, tensor, sizes named).
 Result<std::shared_ptr<Plan>> make_plan(const PlanInput& in, const math::SymValues& symbols);
 
 }  // namespace opwright::runtime

@@ -7,6 +7,7 @@ namespace opwright::verify {
 
 Result<std::vector<Tensor>> run_reference(const graph::Graph& g, const std::vector<Tensor>& inputs) {
     OPW_TRY(const math::SymValues symbols, graph::bind_symbols(g, inputs));
+    OPW_CHECK(graph::check_requirements(g, symbols));
     std::vector<Tensor> tensors(g.values.size());
     std::vector<size_t> uses(g.values.size(), 0);
     for (const graph::Node& n : g.nodes)

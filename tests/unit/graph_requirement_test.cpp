@@ -15,17 +15,19 @@ namespace {
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min(), kHighest = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLowest32 = std::numeric_limits<int32_t>::min(), kHighest32 = std::numeric_limits<int32_t>::max();
 
-// The elements that Python's range(n)[start:end:step] has.
-std::vector<int64_t> python_slice(int64_t n, __int128 start, __int128 end, __int128 step) {
-    const auto place = [&](__int128 at, __int128 low, __int128 high) {
+// The elements that ONNX's Slice takes of 0, 1, ..., n-1: bounds count from the end where negative, then are held in
+// [0, n], or going backward in [0, n-1] and [-1, n-1].
+std::vector<int64_t> expected(int64_t n, __int128 start, __int128 end, __int128 step) {
+    const auto held = [&](__int128 at, __int128 low, __int128 high) {
         return std::max(low, std::min(high, at < 0 ? at + n : at));
     };
     std::vector<int64_t> r;
+    if (n == 0) return r;
     if (step > 0)
-        for (__int128 i = place(start, 0, n), last = place(end, 0, n); i < last; i += step)
+        for (__int128 i = held(start, 0, n), last = held(end, 0, n); i < last; i += step)
             r.push_back(static_cast<int64_t>(i));
     else
-        for (__int128 i = place(start, -1, n - 1), last = place(end, -1, n - 1); i > last; i += step)
+        for (__int128 i = held(start, 0, n - 1), last = held(end, -1, n - 1); i > last; i += step)
             r.push_back(static_cast<int64_t>(i));
     return r;
 }
@@ -40,7 +42,7 @@ Graph sliced(const Dim& n, DType bounds, int64_t start, int64_t end, int64_t ste
     b.node("Slice", {"x", "start", "end", "axis", "step"}, {"y"}).set_name("cut");
     b.output("y");
     auto r = b.import_with();
-    EXPECT_TRUE(std::holds_alternative<Graph>(r)) << std::get<ImportFailure>(r).diagnostic.message;
+    EXPECT_TRUE(std::holds_alternative<Graph>(r)) << render(std::get<ImportFailure>(r).diagnostic);
     return std::get<Graph>(r);
 }
 
@@ -52,7 +54,7 @@ void expect_slices(DType type, const std::vector<int64_t>& bounds, const std::ve
                 for (const int64_t n : {0, 1, 7}) {
                     Tensor x(DType::I64, {n});
                     for (int64_t i = 0; i < n; ++i) x.set_int(i, i);
-                    const auto want = python_slice(n, start, end, step);
+                    const auto want = expected(n, start, end, step);
                     for (const Graph& g : {open, sliced(n, type, start, end, step)}) {
                         const auto got = verify::run_reference(g, {x});
                         ASSERT_TRUE(got.ok()) << got.error().message;
@@ -114,13 +116,13 @@ TEST(GraphRequirement, AReshapeKeepsTheNumberOfElements) {
     const Graph& g = std::get<Graph>(imported);
     EXPECT_EQ(refusal(g, 3), "");
     EXPECT_EQ(refusal(g, 4),
-              "The node 'fold' (Reshape) sees [N, 5] as [5*N//3, 3], which must hold as many elements. "
+              "The node 'fold' (Reshape) sees [N, 5] as [(5*N)//3, 3], which must hold as many elements. "
               "The inputs given have N = 4.");
 }
 
 // Fusion makes the view disappear into its reader; the requirement stays.
 TEST(GraphRequirement, HoldsForWhatIsCompiled) {
-    const auto m = Model::parse(reshaped().bytes(), {}, std::make_shared<runtime::ThreadPool>(1));
+    const auto m = opwright::Model::parse(reshaped().bytes(), {}, std::make_shared<runtime::ThreadPool>(1));
     ASSERT_TRUE(m.ok()) << m.error().message;
     const auto run = [&](int64_t n) { return (*m)->run({{"x", Tensor(DType::F32, {n, 5})}}); };
     const auto fits = run(6);
@@ -129,7 +131,7 @@ TEST(GraphRequirement, HoldsForWhatIsCompiled) {
     const auto breaks = run(7);
     ASSERT_FALSE(breaks.ok());
     EXPECT_EQ(breaks.error().message,
-              "The node 'fold' (Reshape) sees [N, 5] as [5*N//3, 3], which must hold as many elements.");
+              "The node 'fold' (Reshape) sees [N, 5] as [(5*N)//3, 3], which must hold as many elements.");
 }
 
 // Where both sides name the same extents nothing is asked at run time.

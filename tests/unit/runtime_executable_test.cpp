@@ -160,6 +160,25 @@ TEST(RuntimeExecutable, InputsThatDoNotFitAreNamed) {
     EXPECT_EQ(refusal(*e, {filled({2, 3}), filled({2, 5})}, pool), "Dimension 1 of input 'w' is 5, but must be 2*m = 4.");
 }
 
+TEST(RuntimeExecutable, ViewsOfOtherSizesAreRefused) {
+    Graph g;
+    const ValueId x = add(g, "x", {kM, kN});
+    g.inputs = {x};
+    const ValueId v = view(g, "v", x, {kN, 4});
+    g.nodes.back().sources = {{"as_rows", "Reshape"}};
+    g.outputs = {unary(g, "y", Fn::Neg, v)};
+    ThreadPool pool(1);
+    const auto e = build(g, pool);
+    EXPECT_TRUE(e->run({{filled({4, 3})}}, pool).ok());
+    for (const int64_t m : {3, 5}) {  // one reads beyond memory, the other loses elements
+        const auto r = e->run({{filled({m, 3})}}, pool);
+        ASSERT_FALSE(r.ok());
+        EXPECT_EQ(r.error().message, "'x' of shape [" + std::to_string(m) + ", 3] cannot be seen as 'v' of shape [3, 4]: " +
+                                         std::to_string(3 * m) + " elements are not 12.");
+        EXPECT_EQ(r.error().notes.at(0).text, "in the operator 'as_rows' (Reshape)");
+    }
+}
+
 TEST(RuntimeExecutable, SizesThatNoInputGivesAreRefused) {
     Graph g;
     const ValueId x = add(g, "x", {kM}), y = add(g, "y", {kN});

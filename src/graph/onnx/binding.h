@@ -44,6 +44,9 @@ public:
     virtual Result<std::vector<ValueId>> emit(const std::string& op, const std::vector<ValueId>& inputs,
                                               const lang::Attributes& attributes = {}) = 0;
     virtual ValueId view(ValueId v, std::vector<math::Sym> shape) = 0;  // same elements, other shape
+    // What must hold of extents for the outputs to be right; checked before a run. `what` ends the sentence "The node
+    // 'n' (Type) ...".
+    virtual void require(math::Sym condition, const std::string& what) = 0;
     virtual ValueId add_constant(Tensor t) = 0;
     virtual ValueId add_content(std::vector<math::Sym> elements, std::vector<math::Sym> shape, DType t) = 0;
     // The library extended by a declaration made here (einsum from its equation); returns its operator's name.

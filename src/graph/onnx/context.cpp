@@ -162,6 +162,9 @@ Result<std::vector<ValueId>> Context::emit(const std::string& op, const std::vec
 ValueId Context::view(ValueId v, std::vector<math::Sym> shape) {
     return importer_.view(v, std::move(shape), node_.source);
 }
+void Context::require(math::Sym condition, const std::string& what) {
+    importer_.require(std::move(condition), node_.source, what);
+}
 ValueId Context::add_constant(Tensor t) { return importer_.add_constant(std::move(t), ""); }
 ValueId Context::add_content(std::vector<math::Sym> elements, std::vector<math::Sym> shape, DType t) {
     Known k{t, {}, std::move(elements)};

@@ -95,6 +95,7 @@ private:
     ValueId add_scalar(DType t, int64_t v);
     ValueId add_known(const Known& k, const std::string& name);
     ValueId view(ValueId v, std::vector<math::Sym> shape, const SourceOp& source);
+    void require(math::Sym condition, const SourceOp& source, const std::string& what);
     // Makes the value of known content a tensor that a node computes, where no node does yet.
     void materialise(ValueId v, const SourceOp& source);
     Result<std::vector<ValueId>> emit(const std::string& op, const std::vector<ValueId>& inputs,
@@ -158,6 +159,7 @@ public:
     Result<std::vector<ValueId>> emit(const std::string& op, const std::vector<ValueId>& inputs,
                                       const lang::Attributes& attributes) override;
     ValueId view(ValueId v, std::vector<math::Sym> shape) override;
+    void require(math::Sym condition, const std::string& what) override;
     ValueId add_constant(Tensor t) override;
     ValueId add_content(std::vector<math::Sym> elements, std::vector<math::Sym> shape, DType t) override;
     Result<std::string> declare(const std::string& source) override;

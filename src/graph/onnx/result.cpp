@@ -91,6 +91,7 @@ void Importer::drop_dead_nodes() {
     g.name = std::move(graph_.name);
     g.metadata = std::move(graph_.metadata);
     g.fixed_inputs = std::move(graph_.fixed_inputs);
+    g.requirements = std::move(graph_.requirements);
     for (size_t v = 0; v < live.size(); ++v) {
         if (!live[v]) continue;
         Value& old = graph_.values[v];

@@ -18,6 +18,13 @@ std::optional<std::vector<math::Sym>> content_of(const Tensor& t) {
     return r;
 }
 
+// An extent computed in many steps would fill pages.
+std::string dims_text(const std::vector<math::Sym>& shape) {
+    std::string r;
+    for (const math::Sym& s : shape) r += (r.empty() ? "" : ", ") + (s.size() < 64 ? s.str() : "...");
+    return "[" + r + "]";
+}
+
 Tensor rounded(const Tensor& t, DType type) {
     if (t.dtype() == type) return t;
     Tensor r(type, t.shape());
@@ -69,6 +76,8 @@ ValueId Importer::view(ValueId v, std::vector<math::Sym> shape, const SourceOp& 
         if (from.content && from.producer == kNone && n == static_cast<int64_t>(from.content->size()))
             return add_known({from.dtype, s, *from.content}, "");
     }
+    require(math::equal(math::product(from.shape), math::product(shape)), source,
+            "sees " + dims_text(from.shape) + " as " + dims_text(shape) + ", which must hold as many elements");
     materialise(v, source);
     Value to{"", graph_.values[v].dtype, std::move(shape), {}, {}};
     to.content = graph_.values[v].content;
@@ -80,6 +89,12 @@ ValueId Importer::view(ValueId v, std::vector<math::Sym> shape, const SourceOp& 
     const ValueId result = n.outputs[0];
     graph_.add_node(std::move(n));
     return result;
+}
+
+void Importer::require(math::Sym condition, const SourceOp& source, const std::string& what) {
+    if (condition.is(1)) return;
+    graph_.requirements.push_back(
+        {std::move(condition), "The node '" + source.name + "' (" + source.type + ") " + what + "."});
 }
 
 void Importer::materialise(ValueId v, const SourceOp& source) {

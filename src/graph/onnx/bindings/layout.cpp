@@ -84,7 +84,7 @@ Out reshape(NodeContext& c) {
         to[*open] = remaining(from, others);
     }
     const Sym before = math::product(from), after = math::product(to);
-    if (before.is_const() && after.is_const() && !before.known_equal(after))
+    if (before.known_different(after))
         return c.unsupported("a shape of " + after.str() + " elements does not fit the " + before.str() +
                              " of the input");
     return Values{c.view(x, to)};
@@ -195,8 +195,20 @@ Out split(NodeContext& c) {
     return out;
 }
 
-// Positions count from the end where negative, and are held within the dim.
-Sym clamped(const Sym& at, const Sym& n, const Sym& low, const Sym& high) {
+// A bound of a slice as a position between `low` and `high`, counted from the end where negative. A number that no dim
+// is thought to reach is what exporters write for "to the end": held by min(n, at), an open dim would be equal to no
+// other, so the graph requires n not to go beyond it instead.
+Sym place(NodeContext& c, const Sym& at, const Sym& n, const Sym& low, const Sym& high) {
+    constexpr int64_t kFar = 1'000'000'000;
+    const auto v = at.constant();
+    if (v && !n.is_const() && (*v >= kFar || *v <= -kFar)) {
+        const int64_t most = *v > 0 ? *v : -(*v + 1);
+        if (n.upper() > most)
+            c.require(Sym(1) - math::less(most, n), "takes " + std::to_string(*v) + " for the " +
+                                                        (*v > 0 ? "end" : "start") +
+                                                        " of a dim, which must not have more elements");
+        return *v > 0 ? high : low;
+    }
     const Sym plain = at.lower() >= 0 ? at : at.upper() < 0 ? at + n : math::select(math::less(at, 0), at + n, at);
     return math::max(low, math::min(plain, high));
 }
@@ -222,23 +234,21 @@ Out slice(NodeContext& c) {
         return c.unsupported("starts, ends, axes and steps must have one length");
     Dims start(s.size(), Sym(0)), count = s, step(s.size(), Sym(1));
     bool whole = true;
-    // What exporters write for "to the end"; no dim that is open holds that many elements.
-    constexpr int64_t kFar = 1'000'000'000;
+    constexpr int64_t kLongest = int64_t{1} << 46;  // beyond every tensor: longer steps take one element like this one
     for (size_t i = 0; i < axes.size(); ++i) {
         OPW_TRY(int axis, plain_axis(c, axes[i], static_cast<int>(s.size())));
         const size_t a = static_cast<size_t>(axis);
         const Sym n = s[a];
         if (steps[i] == 0) return c.unsupported("a step must not be 0");
-        const auto from = starts[i].constant(), to = ends[i].constant();
-        step[a] = steps[i];
+        step[a] = std::clamp(steps[i], -kLongest, kLongest);
         if (steps[i] > 0) {
-            start[a] = from && *from <= -kFar && !n.is_const() ? Sym(0) : clamped(starts[i], n, 0, n);
-            const Sym end = to && *to >= kFar && !n.is_const() ? n : clamped(ends[i], n, 0, n);
-            count[a] = math::max(Sym(0), math::ceil_div(end - start[a], steps[i]));
+            start[a] = place(c, starts[i], n, 0, n);
+            count[a] = math::max(Sym(0), math::ceil_div(place(c, ends[i], n, 0, n) - start[a], step[a]));
         } else {
-            start[a] = from && *from >= kFar && !n.is_const() ? n - 1 : clamped(starts[i], n, 0, n - 1);
-            const Sym end = to && *to <= -kFar && !n.is_const() ? Sym(-1) : clamped(ends[i], n, -1, n - 1);
-            count[a] = math::max(Sym(0), math::ceil_div(start[a] - end, -steps[i]));
+            // From the last element on; it is at -1 in an empty dim, of which nothing is taken.
+            start[a] = starts[i].is(-1) ? n - 1 : place(c, starts[i], n, 0, n - 1);
+            count[a] = math::max(Sym(0), math::ceil_div(start[a] - place(c, ends[i], n, -1, n - 1), -step[a]));
+            if (n.lower() < 1 && !(start[a] - n).is(-1)) count[a] = math::min(count[a], n);
         }
         whole = whole && steps[i] == 1 && start[a].is(0) && count[a].known_equal(n);
     }
