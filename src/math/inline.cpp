@@ -90,13 +90,15 @@ private:
     // The reads in q's right-hand side, seen from a place where q is substituted.
     void pass_on(const Equation& q, const Site& s) {
         Rewriter rw{.from = p_, .into = scratch_};
-        for (TensorId t = 0; t < p_.tensors.size(); ++t) rw.tensors[t] = t;
         for (size_t i = 0; i < q.at.size(); ++i)
             if (p_.expr(q.at[i]).kind == ExprKind::Index) rw.vars[p_.expr(q.at[i]).ref] = s.at[i];
         for (const Read& r : reads_with_context(p_, q.rhs)) {
             if (p_.tensors[p_.expr(r.expr).ref].role != Role::Temp) continue;
             std::vector<ExprId> at;
-            for (ExprId a : indices(p_.expr(r.expr))) at.push_back(rw(a));
+            for (ExprId a : indices(p_.expr(r.expr))) {
+                for (const Read& n : reads_with_context(p_, a)) rw.tensors[p_.expr(n.expr).ref] = p_.expr(n.expr).ref;
+                at.push_back(rw(a));
+            }
             add_site(r.expr, std::move(at), {s.equation, {}, s.domain, s.outside, s.inside});
         }
     }
