@@ -88,6 +88,9 @@ void DataFlags::add(CLI::App& a, bool with_attributes) {
     a.add_option("--input", input, "NAME=FILE (.npy, .npz, .pb, .png, .jpg), or an .npz whose members feed the inputs of their names");
     a.add_option("--size", size, "values of symbolic sizes for inputs not given: n=3,w=224");
     a.add_option("--seed", seed, "seed of the random values of inputs not given")->capture_default_str();
+    if (with_attributes)
+        a.add_option("--type", type, "float type of an operator's inputs that are not given, in place of that of its first example")
+            ->check(CLI::IsMember({"f32", "f64", "f16", "bf16"}));
     if (with_attributes) a.add_option("--attributes", attributes, "an operator's attributes, as the language writes them: \"stride = 2, pad = 1\"");
 }
 
@@ -155,7 +158,7 @@ Result<Call> operator_call(std::shared_ptr<const lang::Library> l, const std::st
             else c.inputs.push_back(it->second);
         }
     } else if (!sizes.empty()) {
-        OPW_TRY(const math::Program p, l->elaborate_symbolic(op));
+        OPW_TRY(const math::Program p, l->elaborate_symbolic(op, 2, d.floats()));
         OPW_TRY(const auto examples, l->examples(decl));
         if (d.attributes.empty() && !examples.empty()) attributes = examples[0].attributes;
         math::SymValues values;
@@ -189,7 +192,8 @@ Result<Call> operator_call(std::shared_ptr<const lang::Library> l, const std::st
             }
             Shape s;
             for (const math::Sym& e : a.shape) s.push_back(e.constant().value_or(1));
-            c.inputs.push_back(random_tensor(a.dtype, std::move(s), seed_of(i)));
+            const DType t = d.floats() && is_float(a.dtype) ? *d.floats() : a.dtype;
+            c.inputs.push_back(random_tensor(t, std::move(s), seed_of(i)));
         }
     }
     OPW_TRY(c.op, Operator::make(*l, op, std::move(attributes), o, std::move(pool)));
@@ -199,7 +203,7 @@ Result<Call> operator_call(std::shared_ptr<const lang::Library> l, const std::st
 Result<math::Program> operator_program(std::shared_ptr<const lang::Library> l, const std::string& op, const DataFlags& d) {
     math::Program p;
     if (d.input.empty() && d.attributes.empty()) {
-        OPW_TRY(p, l->elaborate_symbolic(op));
+        OPW_TRY(p, l->elaborate_symbolic(op, 2, d.floats()));
     } else {
         OPW_TRY(const Call call, operator_call(l, op, d, {}, std::make_shared<runtime::ThreadPool>(1)));
         OPW_TRY(const auto version, call.op->version(call.inputs));

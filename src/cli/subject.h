@@ -28,8 +28,9 @@ Result<std::pair<std::shared_ptr<const lang::Library>, std::string>> load_operat
 // Where tensors come from: files, or seeded random values at sizes.
 struct DataFlags {
     std::vector<std::string> input, size;
-    std::string attributes;
+    std::string attributes, type;
     uint64_t seed = 1;
+    std::optional<DType> floats() const { return type.empty() ? std::nullopt : dtype_from_name(type); }
     void add(CLI::App& command, bool with_attributes = true);
 };
 

@@ -142,7 +142,8 @@ Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& a
     return run(op, std::move(flat), given, broadcasting, r);
 }
 
-Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const Resolver& r) {
+Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, std::optional<DType> floats,
+                                         const Resolver& r) {
     std::map<std::string, Value> given;
     std::vector<std::vector<BoundArg>> like;
     if (!op.examples.empty()) {
@@ -171,7 +172,10 @@ Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const 
     OPW_TRY(auto args, e.symbolic_arguments(like, pack_rank));
     std::vector<BoundArg> flat;
     for (auto& list : args)
-        for (BoundArg& a : list) flat.push_back(std::move(a));
+        for (BoundArg& a : list) {
+            if (floats && a.present && is_float(a.type)) a.type = *floats;
+            flat.push_back(std::move(a));
+        }
     return run(op, std::move(flat), given, Broadcasting::AtRunTime, r);
 }
 

@@ -18,7 +18,7 @@ struct Resolver {
 
 Result<math::Program> elaborate(const OpDecl& op, const std::vector<Argument>& arguments, const Attributes& attributes,
                                 Broadcasting broadcasting, const Resolver& r);
-Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, const Resolver& r);
+Result<math::Program> elaborate_symbolic(const OpDecl& op, int pack_rank, std::optional<DType> floats, const Resolver& r);
 Result<std::vector<Example>> examples_of(const OpDecl& op);
 Result<Attributes> attributes_of(const OpDecl& op, SourceRef text);
 

@@ -103,10 +103,11 @@ Result<math::Program> Library::elaborate(const std::string& op, const std::vecto
     if (!d) return unknown(op);
     return lang::elaborate(*d, arguments, attributes, broadcasting, impl_->resolver());
 }
-Result<math::Program> Library::elaborate_symbolic(const std::string& op, int pack_rank) const {
+Result<math::Program> Library::elaborate_symbolic(const std::string& op, int pack_rank,
+                                                  std::optional<DType> floats) const {
     const OpDecl* d = find(op);
     if (!d) return unknown(op);
-    return lang::elaborate_symbolic(*d, pack_rank, impl_->resolver());
+    return lang::elaborate_symbolic(*d, pack_rank, floats, impl_->resolver());
 }
 Diagnostic Library::unknown(const std::string& op) const {
     const std::string near = did_you_mean(op, names());

@@ -83,8 +83,9 @@ public:
     // As above, with arguments made up from the declaration: every named extent a symbol of that name. Attributes
     // without a default, ranks, dtypes and the optional parameters present are those of the first example, where there
     // is one; else packs have the stated or given rank, dtype variables are f32 (or the first allowed), all parameters
-    // present.
-    Result<math::Program> elaborate_symbolic(const std::string& op, int pack_rank = 2) const;
+    // present. `floats` stands in for the float types of the inputs.
+    Result<math::Program> elaborate_symbolic(const std::string& op, int pack_rank = 2,
+                                             std::optional<DType> floats = std::nullopt) const;
 
     std::vector<Parameter> parameters(const OpDecl& d) const;
     std::vector<std::string> attribute_names(const OpDecl& d) const;
