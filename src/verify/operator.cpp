@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+
+#include "derive/bounded.h"
 
 namespace opwright::verify {
 using namespace math;
@@ -63,20 +64,39 @@ public:
         }
         bool first = true;
         for (const lang::Example& e : *examples) {
-            std::set<DType> floats;
-            for (const lang::Argument& a : e.arguments)
-                if (a.present && is_float(a.dtype)) floats.insert(a.dtype);
-            const DType from = floats.empty() ? DType::F32 : *floats.begin();
-            for (DType to : options_.types) {
-                if (floats.empty() && to != options_.types.front()) break;
-                variant(e, from, floats.empty() ? from : to, first && to == options_.types.front());
-            }
+            const std::optional<DType> from = type_to_replace(e);
+            variant(e, from.value_or(DType::F32), from.value_or(DType::F32), first);
             first = false;
+            if (!from) continue;
+            for (DType to : is_float(*from) ? options_.types : options_.integer_types)
+                if (to != *from && fits(e, *from, to)) variant(e, *from, to, false);
         }
         return std::move(report_);
     }
 
 private:
+    // The float type that an example holds, or else the type of its first argument; nothing where it has none.
+    static std::optional<DType> type_to_replace(const lang::Example& e) {
+        std::optional<DType> least, first;
+        for (const lang::Argument& a : e.arguments) {
+            if (!a.present) continue;
+            if (!first) first = a.dtype;
+            if (is_float(a.dtype)) least = std::min(least.value_or(a.dtype), a.dtype);
+        }
+        return least ? least : first;
+    }
+
+    // Whether the values that are stated for arguments of the one type exist in the other.
+    static bool fits(const lang::Example& e, DType from, DType to) {
+        if (is_float(to)) return true;
+        for (size_t i = 0; i < std::min(e.arguments.size(), e.values.size()); ++i)
+            if (e.arguments[i].present && e.arguments[i].dtype == from && e.values[i] &&
+                (e.values[i]->low < static_cast<double>(derive::lowest_int(to)) ||
+                 e.values[i]->high - 1 > static_cast<double>(derive::highest_int(to))))
+                return false;
+        return true;
+    }
+
     void fail(std::string message) {
         CaseReport c;
         c.outcome = Outcome::CompileFailed;
@@ -90,7 +110,7 @@ private:
         std::vector<lang::Argument> fixed = example.arguments;
         std::vector<std::optional<Range>> ranges;
         for (size_t i = 0; i < fixed.size(); ++i) {
-            if (is_float(fixed[i].dtype) && fixed[i].dtype == from) fixed[i].dtype = to;
+            if (fixed[i].dtype == from) fixed[i].dtype = to;
             if (!fixed[i].present) continue;
             const auto v = i < example.values.size() ? example.values[i] : std::nullopt;
             ranges.push_back(v ? std::optional<Range>(Range{v->low, v->high}) : std::nullopt);

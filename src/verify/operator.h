@@ -7,10 +7,12 @@ namespace opwright::verify {
 
 struct OperatorOptions {
     CheckOptions check;
-    // Types that stand in for the examples' float type; those the declaration refuses are left out. The first gets all
-    // sizes and patterns, the others every third.
+    // Types that stand in for the examples' float type; those the declaration refuses are left out. The first example as
+    // it is stated gets all sizes and patterns, the others every third.
     std::vector<DType> types = {DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32,
                                 DType::I8,  DType::U8,  DType::I64, DType::Bool};
+    // Types that stand in for the first argument's type in examples that hold no float; none: such examples keep theirs.
+    std::vector<DType> integer_types;
 };
 
 // An operator of the library: every example as it stands; then with every extent that differs from 1 replaced by a
