@@ -18,10 +18,10 @@
 #include <optional>
 #include <thread>
 
+#include "base/object_cache.h"
 #include "io/file.h"
 #include "loop/builder.h"
 #include "runtime/thread_pool.h"
-#include "target/cpu/cache.h"
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
 
@@ -171,7 +171,7 @@ double measure_dispatch(runtime::ThreadPool& pool) {
 std::string file_name(const Machine& m, const Features& features) {
     const std::string identity = fmt::format("{}|{}|{}|{}|{}|{}", kFormat, target::cpu::kEmitterVersion, m.processor,
                                              features.key(), m.threads, ::sysconf(_SC_NPROCESSORS_ONLN));
-    return "machine-" + target::cpu::cache_key(identity) + ".json";
+    return "machine-" + cache_key(identity) + ".json";
 }
 
 std::optional<Machine> recall(const std::string& path, Machine m) {
@@ -246,7 +246,7 @@ Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh) {
     m.processor = processor_name();
     m.level = target::cpu::name(features.level);
     m.threads = pool.size();
-    const auto cache = target::cpu::default_cache();
+    const auto cache = default_cache();
     const std::string path = cache ? cache->folder() + "/" + file_name(m, features) : "";
     const std::optional<Machine> before = path.empty() ? std::nullopt : recall(path, m);
     if (before && !fresh) return *before;

@@ -1,4 +1,4 @@
-#include "target/cpu/cache.h"
+#include "base/object_cache.h"
 
 #include <unistd.h>
 

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/object_cache.h"
 #include "loop/content.h"
-#include "target/cpu/cache.h"
 
 namespace opwright::target::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace opwright::target::cpu {
+namespace opwright {
 
 class ObjectCache {
 public:
@@ -33,4 +33,4 @@ std::string cache_key(std::string_view content);
 // (256); null when OPWRIGHT_CACHE=0 or there is no place for it. The environment is read at each call.
 std::optional<ObjectCache> default_cache();
 
-}  // namespace opwright::target::cpu
+}  // namespace opwright

@@ -1,4 +1,4 @@
-#include "target/cpu/cache.h"
+#include "base/object_cache.h"
 
 #define XXH_INLINE_ALL
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace opwright::target::cpu {
+namespace opwright {
 namespace {
 namespace fs = std::filesystem;
 
@@ -147,4 +147,4 @@ std::optional<ObjectCache> default_cache() {
     return ObjectCache(folder, megabytes << 20);
 }
 
-}  // namespace opwright::target::cpu
+}  // namespace opwright
