@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "target/c/c.h"
+#include "target/cuda/cuda.h"
 #include "target/target.h"
 
 namespace opwright::target {
@@ -13,6 +14,7 @@ namespace opwright::target {
 std::span<const Target* const> targets() {
     static const std::vector<const Target*> all = {
         &c::c_target(),
+        &cuda::cuda_target(),
     };
     return all;
 }

@@ -1,0 +1,61 @@
+// The CUDA driver (libcuda.so.1), opened when first asked for, so that one binary runs with and without a GPU. The few
+// types and functions of its C interface that Opwright uses are declared here; no CUDA header is needed.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "base/result.h"
+
+struct CUctx_st;
+struct CUmod_st;
+struct CUfunc_st;
+struct CUstream_st;
+struct CUevent_st;
+
+namespace opwright::target::cuda {
+
+using DevicePointer = unsigned long long;
+
+// Function pointers named as in the driver's manual, without the prefix `cu`. 0 means success everywhere.
+struct Driver {
+    int (*Init)(unsigned);
+    int (*DriverGetVersion)(int*);
+    int (*GetErrorName)(int, const char**);
+    int (*GetErrorString)(int, const char**);
+    int (*DeviceGetCount)(int*);
+    int (*DeviceGet)(int*, int);
+    int (*DeviceGetName)(char*, int, int);
+    int (*DeviceGetAttribute)(int*, int, int);
+    int (*DeviceTotalMem)(size_t*, int);
+    int (*DevicePrimaryCtxRetain)(CUctx_st**, int);
+    int (*CtxSetCurrent)(CUctx_st*);
+    int (*ModuleLoadData)(CUmod_st**, const void*);
+    int (*ModuleUnload)(CUmod_st*);
+    int (*ModuleGetFunction)(CUfunc_st**, CUmod_st*, const char*);
+    int (*FuncGetAttribute)(int*, int, CUfunc_st*);
+    int (*FuncSetAttribute)(CUfunc_st*, int, int);
+    int (*MemAlloc)(DevicePointer*, size_t);
+    int (*MemFree)(DevicePointer);
+    int (*MemcpyHtoDAsync)(DevicePointer, const void*, size_t, CUstream_st*);
+    int (*MemcpyDtoHAsync)(void*, DevicePointer, size_t, CUstream_st*);
+    int (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, size_t, CUstream_st*);
+    int (*MemsetD8Async)(DevicePointer, unsigned char, size_t, CUstream_st*);
+    int (*StreamCreate)(CUstream_st**, unsigned);
+    int (*StreamDestroy)(CUstream_st*);
+    int (*StreamSynchronize)(CUstream_st*);
+    int (*EventCreate)(CUevent_st**, unsigned);
+    int (*EventDestroy)(CUevent_st*);
+    int (*EventRecord)(CUevent_st*, CUstream_st*);
+    int (*EventSynchronize)(CUevent_st*);
+    int (*EventElapsedTime)(float*, CUevent_st*, CUevent_st*);
+    int (*LaunchKernel)(CUfunc_st*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream_st*,
+                        void**, void**);
+};
+
+// Opens and initialises the driver once for the process. Error: why there is none, as a sentence.
+Result<const Driver*> driver();
+
+// Error: "WHAT: CALL failed with CUDA_ERROR_NAME (the driver's text)." `what` names the operator or the action.
+Status check(int code, const std::string& what, const char* call);
+
+}  // namespace opwright::target::cuda

@@ -1,0 +1,396 @@
+// The helpers that generated files carry.
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <vector>
+
+#include "target/cuda/functions.h"
+
+namespace opwright::target::cuda {
+namespace {
+
+struct Helper {
+    const char* name;
+    std::vector<const char*> needs;
+    bool by_ptx;  // left out under emulation
+    const char* text;
+};
+
+// In an order in which each stands after those it needs.
+const std::vector<Helper>& library() {
+    static const std::vector<Helper> all{
+        {"f32_to_f16", {}, true, R"(// The 16-bit floats lie in memory as their bits; arithmetic is in float.
+__device__ __forceinline__ float f16_to_f32(unsigned short bits) {
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(bits));
+    return r;
+}
+__device__ __forceinline__ unsigned short f32_to_f16(float v) {
+    unsigned short r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+)"},
+        {"f16", {"f32_to_f16"}, false, R"(struct f16 {
+    unsigned short bits;
+};
+__device__ __forceinline__ float to_float(f16 h) { return f16_to_f32(h.bits); }
+__device__ __forceinline__ f16 to_f16(float v) { return f16{f32_to_f16(v)}; }
+)"},
+        {"f32_to_bf16", {}, true, R"(__device__ __forceinline__ unsigned short f32_to_bf16(float v) {
+    unsigned short r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+)"},
+        {"bf16", {"f32_to_bf16"}, false, R"(struct bf16 {
+    unsigned short bits;
+};
+__device__ __forceinline__ float to_float(bf16 h) { return __int_as_float((int)h.bits << 16); }
+__device__ __forceinline__ bf16 to_bf16(float v) { return bf16{f32_to_bf16(v)}; }
+)"},
+        {"Pack", {}, false, R"(// N elements that one instruction moves: 16 bytes at most.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+};
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
+    return *(const Pack<T, N>*)p;
+}
+template <int N, class T>
+__device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
+    *(Pack<T, N>*)p = v;
+}
+)"},
+        {"fold",
+         {},
+         false,
+         R"(// f over the values of the kThreads threads that share a row; each of them gets it. `partial` is shared memory for one
+// value a warp.
+template <int kThreads, class T, class F>
+__device__ __forceinline__ T fold(T v, void* partial, F f) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) v = (T)f(v, (T)__shfl_xor_sync(0xffffffffu, v, step));
+    if (kThreads > 32) {
+        T* of_warp = (T*)partial;
+        __syncthreads();  // readers of the last fold are done
+        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+        __syncthreads();
+        v = of_warp[0];
+#pragma unroll
+        for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
+    }
+    return v;
+}
+)"},
+        {"fold_best",
+         {},
+         false,
+         R"(// The best of the candidates that the kThreads threads of a row hold, and where it is; -1 marks a thread without one.
+template <int kThreads, class T, class F>
+__device__ __forceinline__ void fold_best(T& best, long long& at, void* partial, F better) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        const T other = (T)__shfl_xor_sync(0xffffffffu, best, step);
+        const long long other_at = __shfl_xor_sync(0xffffffffu, at, step);
+        if (better(other, other_at, best, at)) best = other, at = other_at;
+    }
+    if (kThreads > 32) {
+        long long* place = (long long*)partial;
+        T* value = (T*)(place + 32);
+        __syncthreads();  // readers of the last fold are done
+        if (threadIdx.x % 32 == 0) place[threadIdx.x / 32] = at, value[threadIdx.x / 32] = best;
+        __syncthreads();
+        best = value[0], at = place[0];
+        for (int w = 1; w < kThreads / 32; ++w)
+            if (better(value[w], place[w], best, at)) best = value[w], at = place[w];
+    }
+}
+)"},
+        {"limits", {}, false, R"(template <class T>
+struct Limits {  // of the integer types
+    static constexpr bool is_signed = T(-1) < T(0);
+    static constexpr T highest = is_signed ? T((1ull << (8 * sizeof(T) - 1)) - 1) : T(~0ull);
+    static constexpr T lowest = is_signed ? T(-highest - 1) : T(0);
+};
+)"},
+        {"saturate",
+         {"limits"},
+         false,
+         R"(// A float as an integer: toward zero, the nearest one where it is out of range, 0 for a NaN.
+template <class To, class From>
+__device__ __forceinline__ To saturate(From v) {
+    if (v != v) return 0;
+    if (v <= (From)Limits<To>::lowest) return Limits<To>::lowest;
+    if (v >= (From)Limits<To>::highest) return Limits<To>::highest;
+    return (To)v;
+}
+)"},
+        {"saturate_int",
+         {"limits"},
+         false,
+         R"(// An integer as another type of integer: the nearest one where it is out of range.
+template <class To, class From>
+__device__ __forceinline__ To saturate_int(From v) {
+    if (v < From(0)) {
+        if (!Limits<To>::is_signed) return 0;
+        return (long long)v < (long long)Limits<To>::lowest ? Limits<To>::lowest : (To)v;
+    }
+    return (unsigned long long)v > (unsigned long long)Limits<To>::highest ? Limits<To>::highest : (To)v;
+}
+)"},
+        {"bits_as", {}, false, R"(template <class To, class From>
+__device__ __forceinline__ To bits_as(From v) {
+    union {
+        From from;
+        To to;
+    } u{v};
+    return u.to;
+}
+)"},
+        {"smaller", {}, false, R"(template <class T>
+__device__ __forceinline__ T smaller(T a, T b) { return b < a ? b : a; }
+)"},
+        {"larger", {}, false, R"(template <class T>
+__device__ __forceinline__ T larger(T a, T b) { return a < b ? b : a; }
+)"},
+        {"max_float", {}, true, R"(// The larger of two floats: a NaN where one is, and +0 above -0.
+__device__ __forceinline__ float max_float(float a, float b) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+)"},
+        {"min_float", {}, true, R"(// The smaller of two floats: a NaN where one is, and -0 below +0.
+__device__ __forceinline__ float min_float(float a, float b) {
+    float r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+)"},
+        {"max_double", {}, false, R"(// The larger of two doubles: a NaN where one is, and +0 above -0.
+__device__ __forceinline__ double max_double(double a, double b) {
+    if (a != a || b != b) return a + b;
+    if (a == b) return __double_as_longlong(a) < 0 ? b : a;
+    return a > b ? a : b;
+}
+)"},
+        {"min_double", {}, false, R"(// The smaller of two doubles: a NaN where one is, and -0 below +0.
+__device__ __forceinline__ double min_double(double a, double b) {
+    if (a != a || b != b) return a + b;
+    if (a == b) return __double_as_longlong(a) < 0 ? a : b;
+    return a < b ? a : b;
+}
+)"},
+        {"sign", {}, false, R"(template <class T>
+__device__ __forceinline__ T sign(T v) { return v > T(0) ? T(1) : v < T(0) ? T(-1) : v; }  // of a NaN: itself
+)"},
+        {"floor_mod_float", {}, false, R"(// The remainder with the sign of the divisor.
+__device__ __forceinline__ float floor_mod_float(float a, float b) {
+    const float r = fmodf(a, b);
+    if (r == 0.0f) return copysignf(r, b);
+    return (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+)"},
+        {"floor_mod_double", {}, false, R"(// The remainder with the sign of the divisor.
+__device__ __forceinline__ double floor_mod_double(double a, double b) {
+    const double r = fmod(a, b);
+    if (r == 0.0) return copysign(r, b);
+    return (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+)"},
+        {"divide", {}, false, R"(// Integer division toward zero; by 0 it gives 0, and the lowest number by -1 wraps.
+template <class T>
+__device__ __forceinline__ T divide(T a, T b) {
+    if (b == T(0)) return 0;
+    if (T(-1) < T(0) && b == T(-1)) return T(0ull - (unsigned long long)a);
+    return a / b;
+}
+)"},
+        {"floor_div", {"divide"}, false, R"(// Integer division toward minus infinity; by 0 it gives 0.
+template <class T>
+__device__ __forceinline__ T floor_div(T a, T b) {
+    const T q = divide(a, b);
+    return b != T(0) && b != T(-1) && a % b != T(0) && (a < T(0)) != (b < T(0)) ? T(q - 1) : q;
+}
+)"},
+        {"remainder_of", {}, false, R"(// The remainder of division toward zero; by 0 it gives 0.
+template <class T>
+__device__ __forceinline__ T remainder_of(T a, T b) {
+    return b == T(0) || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);
+}
+)"},
+        {"floor_mod", {"remainder_of"}, false, R"(// The remainder with the sign of the divisor; by 0 it gives 0.
+template <class T>
+__device__ __forceinline__ T floor_mod(T a, T b) {
+    const T r = remainder_of(a, b);
+    return r != T(0) && (r < T(0)) != (b < T(0)) ? T(r + b) : r;
+}
+)"},
+        {"power", {}, false, R"(// Powers of integers, wrapping; a negative exponent gives 0 but for the bases 1 and -1.
+template <class T>
+__device__ __forceinline__ T power(T base, T exponent) {
+    if (exponent < T(0)) return base == T(1) ? T(1) : base == T(-1) ? (exponent & 1 ? T(-1) : T(1)) : T(0);
+    unsigned long long r = 1, b = (unsigned long long)base;
+    for (unsigned long long n = (unsigned long long)exponent; n; n >>= 1, b *= b)
+        if (n & 1) r *= b;
+    return (T)r;
+}
+)"},
+        {"shift_left", {}, false, R"(// Shifts past the width give 0.
+template <class T>
+__device__ __forceinline__ T shift_left(T a, T by) {
+    return (unsigned long long)by >= 8 * sizeof(T) ? T(0) : T((unsigned long long)a << by);
+}
+)"},
+        {"shift_right", {}, false, R"(// Shifts past the width give 0, or -1 for negative numbers.
+template <class T>
+__device__ __forceinline__ T shift_right(T a, T by) {
+    if ((unsigned long long)by >= 8 * sizeof(T)) return a < T(0) ? T(-1) : T(0);
+    return a >> by;
+}
+)"},
+        {"reflected",
+         {"floor_mod"},
+         false,
+         R"(// Position i mirrored at the edges of 0 .. n-1, which are not repeated: 2 1 [0 1 2 3] 2 1.
+__device__ __forceinline__ long long reflected(long long i, long long n) {
+    const long long period = 2 * (n - 1), m = floor_mod(i, period);
+    return period - m < m ? period - m : m;
+}
+)"},
+        {"mirrored",
+         {"floor_mod"},
+         false,
+         R"(// Position i mirrored at the edges of 0 .. n-1, which are repeated: 1 0 [0 1 2 3] 3 2.
+__device__ __forceinline__ long long mirrored(long long i, long long n) {
+    const long long period = 2 * n, m = floor_mod(i, period);
+    return period - 1 - m < m ? period - 1 - m : m;
+}
+)"},
+        {"clamped", {}, false, R"(// The position in 0 .. n-1 that is nearest to i.
+__device__ __forceinline__ long long clamped(long long i, long long n) { return i >= n ? n - 1 : i < 0 ? 0 : i; }
+)"},
+        {"atomic_update",
+         {},
+         false,
+         R"(// Replaces *p by f(*p) at once, also for types without an atomic instruction of their own: compares and swaps the
+// aligned word that holds the element until no other thread came between.
+template <class T, class F>
+__device__ __forceinline__ void atomic_update(T* p, F f) {
+    if (sizeof(T) == 8) {
+        auto* word = (unsigned long long*)p;
+        unsigned long long old = *word, seen;
+        do {
+            seen = old;
+            union {
+                unsigned long long bits;
+                T value;
+            } u{seen};
+            u.value = f(u.value);
+            old = atomicCAS(word, seen, u.bits);
+        } while (old != seen);
+        return;
+    }
+    auto* word = (unsigned*)((unsigned long long)p & ~3ull);
+    const unsigned at = (unsigned)((unsigned long long)p & 3ull);
+    unsigned old = *word, seen;
+    do {
+        seen = old;
+        union {
+            unsigned bits;
+            unsigned char bytes[4];
+        } whole{seen};
+        union {
+            unsigned char bytes[sizeof(T)];
+            T value;
+        } part{};
+        for (unsigned i = 0; i < sizeof(T) && i < 4; ++i) part.bytes[i] = whole.bytes[at + i];
+        part.value = f(part.value);
+        for (unsigned i = 0; i < sizeof(T) && i < 4; ++i) whole.bytes[at + i] = part.bytes[i];
+        old = atomicCAS(word, seen, whole.bits);
+    } while (old != seen);
+}
+)"},
+        {"copy_async",
+         {},
+         true,
+         R"(// Starts a copy of 16 bytes to shared memory that passes by the registers; of them only the first `bytes` are read,
+// the others become 0.
+__device__ __forceinline__ void copy_async(void* to, const void* from, unsigned bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <unsigned kLeft>
+__device__ __forceinline__ void wait_copies() {  // for all groups but the latest kLeft
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+)"},
+        {"ldmatrix_x4",
+         {},
+         true,
+         R"(// Four 8x8 matrices of 16-bit elements from shared memory in the layout that mma takes: lane i gives the address of
+// row i % 8 of matrix i / 8.
+__device__ __forceinline__ void ldmatrix_x4(unsigned (&r)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+__device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&r)[4], const void* row) {  // each matrix transposed
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+)"},
+        {"mma_f16", {}, true, R"(// c += a * b on the tensor cores: 16x16 by 16x8, f16 factors, sums in float.
+__device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+)"},
+        {"mma_bf16", {}, true, R"(// c += a * b on the tensor cores: 16x16 by 16x8, bf16 factors, sums in float.
+__device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+)"},
+    };
+    return all;
+}
+}  // namespace
+
+const std::string& Helpers::use(const std::string& name) {
+    const auto& all = library();
+    const auto it = std::find_if(all.begin(), all.end(), [&](const Helper& h) { return name == h.name; });
+    if (it == all.end()) throw std::logic_error("no helper is called " + name);
+    for (const char* n : it->needs) use(n);
+    return *used_.insert(name).first;
+}
+
+std::vector<std::string> Helpers::names() {
+    std::vector<std::string> r{"load_pack",     "store_pack",  "Limits",           "to_float",
+                               "to_f16",        "to_bf16",     "f16_to_f32",       "fold_best",
+                               "commit_copies", "wait_copies", "ldmatrix_x4_trans"};
+    for (const Helper& h : library()) r.emplace_back(h.name);
+    return r;
+}
+
+std::string Helpers::text(bool emulated) const {
+    std::string r;
+    for (const Helper& h : library())
+        if (used_.count(h.name) && !(emulated && h.by_ptx)) r += std::string(h.text) + '\n';
+    return r;
+}
+
+}  // namespace opwright::target::cuda

@@ -1,0 +1,114 @@
+// L1 expressions as CUDA C++ at one point: a thread with its index variables. Writes the statements that an expression
+// needs (loads, shared parts) at the present place of the code and gives back the text of its value.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "math/program.h"
+#include "target/cuda/functions.h"
+#include "target/cuda/text.h"
+
+namespace opwright::target::cuda {
+
+// What the kernels of one file share.
+struct Context {
+    explicit Context(const math::Program& program) : p(program) {}
+
+    const math::Program& p;
+    Code code;
+    Helpers helpers;
+    Names names;
+    std::vector<std::string> pointers;  // by tensor: name of the parameter
+    std::vector<DType> stored;          // by tensor: type in memory (temporaries hold the compute type)
+    std::vector<std::string> faults;    // message of code i + 1
+    // Of the kernel being written:
+    std::vector<bool> touched, written;                          // by tensor
+    std::vector<std::pair<math::Sym, std::string>> sizes;        // that the kernel takes as parameters, and their names
+    std::vector<std::pair<math::Sym, std::string>> known_sizes;  // of the whole file
+    std::vector<std::string> permanent;  // names that outlive the scope in which they were first used
+    bool uses_fault = false;
+    bool cooperates = false;  // threads meet in barriers or shuffles
+
+    int fault(const std::string& message);
+    // The text of an extent; symbols, and what is more than sums and products of them, become parameters.
+    Operand size(const math::Sym& s);
+};
+
+// One index of an access as text, and the condition under which it is inside ("" where that is certain).
+struct Place {
+    std::string offset;  // elements from the start of the tensor, of type Index
+    std::string condition;
+};
+
+class Point {
+public:
+    explicit Point(Context& c) : c_(c) {}
+
+    void bind(math::VarId v, std::string text) { vars_[v] = std::move(text); }
+    const std::string& variable(math::VarId v) const { return vars_.at(v); }
+    bool bound(math::VarId v) const { return vars_.count(v) > 0; }
+    // Values known already: of an expression, and of a temporary that lives in a register at this point.
+    void set(math::ExprId e, Operand v) { values_[e] = std::move(v); }
+    bool known(math::ExprId e) const { return values_.count(e) > 0; }
+    void hold(math::TensorId t, Operand v) { held_[t] = std::move(v); }
+
+    struct Scope {
+        std::unordered_map<math::VarId, std::string> vars;
+        std::unordered_map<math::ExprId, Operand> values;
+        std::map<math::TensorId, Operand> held;
+        std::set<std::string> names;
+    };
+    Scope save() const { return {vars_, values_, held_, c_.names.save()}; }
+    void restore(Scope s);
+
+    // Prepares for evaluating `root`: parts with several uses get a name.
+    void count_uses(math::ExprId root);
+    Operand eval(math::ExprId e);
+    Operand named(math::ExprId e, const std::string& name);  // eval, as a constant of a name
+    // `for` loops over variables that are not bound; body runs inside all of them.
+    void loops(const std::vector<math::VarId>& vars, const std::function<void()>& body);
+
+    // Reductions, one thread doing all of it. Declares the accumulator(s), loops, and sets the value of `e`.
+    struct Accumulator {
+        std::string value, best;  // best: position of an arg reduction
+        DType type = DType::F32;
+    };
+    Accumulator declare(math::ExprId reduce);
+    // Takes in the body's value at the present point.
+    void accumulate(math::ExprId reduce, const Accumulator& a);
+    // Of an arg reduction: whether a candidate is better than the best so far (positions below 0: there is none).
+    std::string better(math::ExprId reduce, DType t, const std::string& value, const std::string& at,
+                       const std::string& best, const std::string& best_at);
+    Operand result(math::ExprId reduce, const Accumulator& a);
+    void reduce_serially(math::ExprId reduce);
+
+    Place place(math::TensorId t, const math::ExprId* at, math::Outside outside, const std::string& what);
+    // Writes the equation's value to its place. `atomic`: other threads may update the same place.
+    void store(const math::Equation& q, const Operand& value, bool atomic);
+
+    Context& context() { return c_; }
+
+private:
+    Operand load(math::ExprId e);
+    Operand inside(math::ExprId e);
+    bool is_position(math::ExprId e) const;  // made of indices and extents alone: it can't overflow
+    std::string index(math::ExprId e);       // an affine index of type Index, or ""
+    std::string position(math::ExprId reduce);
+
+    Context& c_;
+    std::unordered_map<math::VarId, std::string> vars_;
+    std::unordered_map<math::ExprId, Operand> values_;
+    std::unordered_map<math::ExprId, int> uses_;
+    std::map<math::TensorId, Operand> held_;
+};
+
+// Reduce nodes of e that are not inside another, in order.
+std::vector<math::ExprId> reduces_in(const math::Program& p, math::ExprId e);
+// Loads of e and of all inside it, children first; `into_reduces`: those in bodies of reductions too.
+std::vector<math::ExprId> loads_in(const math::Program& p, math::ExprId e, bool into_reduces);
+
+}  // namespace opwright::target::cuda

@@ -1,0 +1,67 @@
+// A Program as CUDA C++: the text of its kernels, and how each is launched. The launches are data, so that the run time
+// and the launcher of a stand-alone project follow one description.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "math/program.h"
+
+namespace opwright::target::cuda {
+
+// A parameter of a kernel, in the order of its signature.
+struct Parameter {
+    enum class Kind : uint8_t { Tensor, Size, Fault } kind = Kind::Tensor;
+    math::TensorId tensor = math::kNone;
+    math::Sym size;    // Size: of type Index
+    std::string name;  // in the source
+    bool written = false;
+};
+
+// What must hold for a variant.
+struct Condition {
+    enum class Kind : uint8_t { Multiple, AtMost, AtLeast, Aligned } kind = Kind::AtMost;
+    math::Sym value;                      // Multiple, AtMost, AtLeast: of `number`
+    int64_t number = 0;                   // Aligned: bytes
+    math::TensorId tensor = math::kNone;  // Aligned
+};
+
+// One way to run a stage: a kernel, compiled with these macros.
+struct Variant {
+    std::vector<Condition> when;  // all of them
+    std::string kernel;
+    std::vector<Parameter> parameters;
+    std::vector<std::pair<std::string, int64_t>> macros;
+    int threads = 256;
+    math::Sym blocks;            // as many as there is work for
+    int64_t dynamic_shared = 0;  // bytes
+    bool cooperates = false;     // its threads meet in barriers or shuffles
+};
+
+struct Stage {
+    std::vector<Variant> variants;  // the first whose conditions hold; the last has none
+    math::Sym points;               // 0: there is nothing to do
+    std::string about;              // for people: "one warp or block a row, ..."
+};
+
+struct CudaProgram {
+    math::Program program;                  // in kernel form; inputs and outputs are those of the source program
+    std::string comment, helpers, kernels;  // parts of the source
+    std::string emulated_helpers;           // for tests without a GPU
+    std::vector<Stage> stages;              // in order
+    std::vector<math::TensorId> workspace;  // temporaries in device memory, of their compute type
+    std::vector<math::TensorId> tables;     // constants that are passed as pointers
+    std::vector<std::string> faults;        // message of fault code i + 1
+    std::map<std::string, int64_t> macros;  // that the kernels use, with their defaults
+    std::vector<math::Sym> spans;           // what Index counts: with all of them below kNarrow, it is an int
+    std::vector<std::pair<math::Sym, math::Sym>> folded;  // elements of a tensor read with folded indices; points
+    std::string source() const { return comment + helpers + kernels; }
+};
+inline constexpr int64_t kNarrow = (int64_t{1} << 31) - (int64_t{1} << 26);  // room for the stride of the grid
+
+// Errors: a program that this target has no form for.
+Result<CudaProgram> lower(const math::Program& p);
+
+}  // namespace opwright::target::cuda

@@ -1,0 +1,133 @@
+#include "target/cuda/text.h"
+
+#include <cmath>
+
+namespace opwright::target::cuda {
+
+void Code::raw(std::string_view text) {
+    if (!text.empty()) out_.append(static_cast<size_t>(depth_) * 4, ' ').append(text);
+    out_ += '\n';
+}
+
+void Code::comment(std::string_view text) {
+    const size_t width = 116 - static_cast<size_t>(depth_) * 4;
+    while (!text.empty()) {
+        size_t n = text.size();
+        if (n > width) {
+            n = text.rfind(' ', width);
+            if (n == std::string_view::npos || n == 0) n = text.find(' ', width);
+            if (n == std::string_view::npos) n = text.size();
+        }
+        raw("// " + std::string(text.substr(0, n)));
+        text.remove_prefix(n);
+        while (text.starts_with(' ')) text.remove_prefix(1);
+    }
+}
+
+Names::Names() {
+    for (const char* w :
+         {"alignas", "alignof",  "asm",       "auto",     "bool",      "break",     "case",      "catch",    "char",
+          "class",   "const",    "constexpr", "continue", "default",   "delete",    "do",        "double",   "else",
+          "enum",    "explicit", "export",    "extern",   "false",     "float",     "for",       "friend",   "goto",
+          "if",      "inline",   "int",       "long",     "mutable",   "namespace", "new",       "not",      "and",
+          "or",      "xor",      "operator",  "private",  "protected", "public",    "register",  "return",   "short",
+          "signed",  "sizeof",   "static",    "struct",   "switch",    "template",  "this",      "throw",    "true",
+          "try",     "typedef",  "typename",  "union",    "unsigned",  "using",     "virtual",   "void",     "volatile",
+          "while",   "INDEX",    "Index",     "f16",      "bf16",      "Pack",      "threadIdx", "blockIdx", "blockDim",
+          "gridDim", "warpSize", "fault",     "point",    "points",    "lane",      "warp",      "exp",      "log",
+          "sin",     "cos",      "tan",       "pow",      "sqrt",      "abs",       "floor",     "ceil",     "round",
+          "trunc",   "min",      "max",       "erf",      "tanh",      "j0",        "j1",        "y0",       "y1",
+          "jn",      "yn",       "gamma",     "signgam",  "div",       "index",     "rint",      "select",   "bitand",
+          "bitor",   "compl",    "stdin",     "stdout",   "stderr",    "main",      "THREADS",   "VECTORS",  "ITEMS",
+          "NAN",     "assert",   "time",      "clock",    "printf",    "malloc",    "free",      "memcpy",   "memset",
+          "log1p",   "expm1",    "fmod",      "remainder"})
+        used_.insert(w);
+}
+
+std::string Names::fresh(std::string_view wanted) {
+    std::string base;
+    for (char c : wanted) base += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base = "v" + base;
+    std::string name = base;
+    for (int i = 2; !used_.insert(name).second; ++i)
+        name = fmt::format("{}{}{}", base, std::isdigit(static_cast<unsigned char>(base.back())) ? "_" : "", i);
+    return name;
+}
+
+std::string_view c_type(DType t) {
+    switch (t) {
+        case DType::Bool: return "bool";
+        case DType::I8: return "signed char";
+        case DType::I16: return "short";
+        case DType::I32: return "int";
+        case DType::I64: return "long long";
+        case DType::U8: return "unsigned char";
+        case DType::U16: return "unsigned short";
+        case DType::U32: return "unsigned";
+        case DType::U64: return "unsigned long long";
+        case DType::F16:
+        case DType::BF16:
+        case DType::F32: return "float";
+        case DType::F64: return "double";
+    }
+    return "";
+}
+std::string_view memory_type(DType t) {
+    if (t == DType::F16) return "f16";
+    if (t == DType::BF16) return "bf16";
+    return c_type(t);
+}
+
+std::string literal(double v, DType t) {
+    const bool wide = t == DType::F64;
+    if (std::isnan(v)) return wide ? "__longlong_as_double(0x7fffffffffffffffll)" : "__int_as_float(0x7fffffff)";
+    if (std::isinf(v)) {
+        const char* inf = wide ? "__longlong_as_double(0x7ff0000000000000ll)" : "__int_as_float(0x7f800000)";
+        return (v < 0 ? "-" : "") + std::string(inf);
+    }
+    std::string s = wide ? fmt::format("{}", v) : fmt::format("{}", static_cast<float>(v));
+    if (s.find_first_of(".e") == std::string::npos) s += ".0";
+    return wide ? s : s + "f";
+}
+
+std::string literal_int(int64_t v, DType t) {
+    switch (t) {
+        case DType::Bool: return v ? "true" : "false";
+        case DType::I64: return v == INT64_MIN ? "(-9223372036854775807ll - 1)" : fmt::format("{}ll", v);
+        case DType::U64: return fmt::format("{}ull", static_cast<uint64_t>(v));
+        case DType::U32: return fmt::format("{}u", v);
+        case DType::I32: return v == INT32_MIN ? "(-2147483647 - 1)" : fmt::format("{}", v);
+        default: return fmt::format("({}){}", c_type(t), v);
+    }
+}
+
+Operand print(const math::Sym& s, const std::function<std::string(const math::Sym&)>& name_of) {
+    using math::SymKind;
+    if (const auto c = s.constant()) {
+        const std::string text = *c > INT32_MAX || *c < -INT32_MAX ? fmt::format("{}ll", *c) : fmt::format("{}", *c);
+        return {text, *c < 0 ? Operand::Unary : Operand::Atom};
+    }
+    if (s.kind() != SymKind::Add && s.kind() != SymKind::Mul) return {name_of(s)};
+    std::vector<Operand> p;
+    for (const math::Sym& x : s.operands()) p.push_back(print(x, name_of));
+    if (s.kind() == SymKind::Add) {
+        std::string r = p[0].at(Operand::Sum);
+        for (size_t i = 1; i < p.size(); ++i) {
+            if (p[i].text.starts_with('-') && p[i].level >= Operand::Product)
+                r += " - " + p[i].text.substr(1);
+            else
+                r += " + " + p[i].at(Operand::Sum);
+        }
+        return {r, Operand::Sum};
+    }
+    std::string r;
+    for (size_t i = 0; i < p.size(); ++i) {
+        if (i == 0 && s.operands()[0].is(-1))
+            r = "-";
+        else
+            r += (r.empty() || r == "-" ? "" : " * ") + p[i].at(Operand::Product);
+    }
+    return {r, Operand::Product};
+}
+
+}  // namespace opwright::target::cuda
