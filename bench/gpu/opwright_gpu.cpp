@@ -1,0 +1,253 @@
+// Checks and measures the CUDA target on a GPU, without the CPU target (and so without LLVM): one small program to
+// carry to a machine that has a GPU.
+//   opwright_gpu verify OUT.json [--shard I/N] [OPERATOR...]   operators of the library against the fp64 reference
+//   opwright_gpu bench OUT.json [CASE...]                      times of single kernels, cold in the L2 cache
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "lang/library.h"
+#include "math/inline.h"
+#include "math/unit_dims.h"
+#include "target/cuda/cuda.h"
+#include "target/cuda/kernel.h"
+#include "verify/operator.h"
+#include "verify/source_target.h"
+
+namespace opwright {
+namespace {
+using namespace target::cuda;
+using nlohmann::json;
+
+[[noreturn]] void stop(const Diagnostic& d) {
+    std::fprintf(stderr, "%s\n", render(d).c_str());
+    std::exit(2);
+}
+template <class T>
+T must(Result<T> r) {
+    if (!r.ok()) stop(r.error());
+    return std::move(r).value();
+}
+
+int verify_library(const std::string& out, int shard, int shards, std::vector<std::string> names) {
+    const auto& library = lang::Library::standard();
+    if (names.empty()) names = library.names();
+    if (const std::string why = cuda_target().cannot_run(); !why.empty()) stop(Diagnostic("not run: " + why));
+    verify::OperatorOptions o;
+    o.check.sizes.count = 8;
+    o.check.sizes.max_work = 1 << 15;
+    json list = json::array();
+    int failed = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+        if (static_cast<int>(i) % shards != shard) continue;
+        const auto start = std::chrono::steady_clock::now();
+        const verify::Report r = verify::check_operator(library, names[i], verify::source_target(cuda_target()), o);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        failed += !r.passed();
+        json verdicts = json::object();
+        for (const auto& [v, n] : r.verdicts) verdicts[std::string(verify::name(v))] = n;
+        json one{{"name", names[i]},         {"passed", r.passed()}, {"cases", r.cases},
+                 {"failed", r.failed},       {"types", r.types},     {"verdicts", verdicts},
+                 {"max_share", r.max_share}, {"seconds", seconds},   {"text", r.str()}};
+        json messages = json::array();
+        for (const verify::CaseReport& c : r.failures)
+            messages.push_back(fmt::format("{}, {}: {}", c.arguments, verify::name(c.pattern), c.message));
+        one["failures"] = std::move(messages);
+        if (!r.passed()) fmt::print("{}\n", r.str());
+        list.push_back(std::move(one));
+    }
+    std::ofstream(out) << json{{"device", cuda_target().runs_on()}, {"operators", std::move(list)}}.dump(1) << "\n";
+    return failed ? 1 : 0;
+}
+
+struct Case {
+    std::string name, declaration, op;
+    DType type;
+    std::vector<std::pair<std::string, int64_t>> sizes;
+    double bytes = 0, flops = 0;  // that any kernel must move and do
+};
+
+const char* kDeclarations = R"(
+op chain(a[i], b[i], c[i]) -> y[i] where T in float:
+    y[i] = max(a[i] + b[i], 0) * c[i]
+op copied(a[i]) -> y[i] where T in float:
+    y[i] = a[i]
+op soft(x[m,k]) -> y[m,k] where T in float:
+    h[m] = max[k](x[m,k])
+    s[m] = sum[k](exp(x[m,k] - h[m]))
+    y[m,k] = exp(x[m,k] - h[m]) / s[m]
+op layer(x[m,k], g[k], b[k]) -> y[m,k] where T in float:
+    u[m] = mean[k](x[m,k])
+    v[m] = mean[k]((x[m,k] - u[m]) ** 2)
+    y[m,k] = (x[m,k] - u[m]) / sqrt(v[m] + 1e-5) * g[k] + b[k]
+op rms(x[m,k], g[k]) -> y[m,k] where T in float:
+    v[m] = mean[k](x[m,k] ** 2)
+    y[m,k] = x[m,k] / sqrt(v[m] + 1e-5) * g[k]
+op prelu_linear(x[m,k], w[n,k], a[n]) -> y[m,n] where T in float:
+    z[m,n] = sum[k](x[m,k] * w[n,k])
+    y[m,n] = select(z[m,n] >= 0, z[m,n], a[n] * z[m,n])
+op transposed(x[m,n]) -> y[n,m] where T in float:
+    y[n,m] = x[m,n]
+op total(x[i]) -> y[] where T in float:
+    y[] = sum[i](x[i])
+op columns(x[m,n]) -> y[n] where T in float:
+    y[n] = sum[m](x[m,n])
+)";
+
+std::vector<Case> cases() {
+    std::vector<Case> r;
+    for (DType t : {DType::F32, DType::BF16}) {
+        const auto e = static_cast<double>(size_of(t));
+        const std::string type(name(t));
+        for (int64_t n : {int64_t{1} << 22, int64_t{1} << 24, int64_t{1} << 26, int64_t{1} << 28}) {
+            r.push_back(
+                {fmt::format("copy {} {}", type, n), "", "copied", t, {{"i", n}}, 2 * e * static_cast<double>(n)});
+            r.push_back(
+                {fmt::format("chain {} {}", type, n), "", "chain", t, {{"i", n}}, 4 * e * static_cast<double>(n)});
+        }
+        for (int64_t k : {256, 1024, 4096, 16384, 32768, 65536}) {
+            const int64_t m = (int64_t{1} << 27) / k;
+            const double bytes = 2 * e * static_cast<double>(m * k);
+            for (const char* op : {"soft", "layer", "rms"})
+                r.push_back({fmt::format("{} {} {}x{}", op, type, m, k), "", op, t, {{"m", m}, {"k", k}}, bytes});
+        }
+        r.push_back(
+            {"transpose " + type + " 8192x8192", "", "transposed", t, {{"m", 8192}, {"n", 8192}}, 2 * e * 8192 * 8192});
+        r.push_back({"sum " + type + " 2^28", "", "total", t, {{"i", int64_t{1} << 28}}, e * (1 << 28)});
+        r.push_back(
+            {"column sums " + type + " 65536x1024", "", "columns", t, {{"m", 65536}, {"n", 1024}}, e * 65536 * 1024});
+        for (int64_t n : {1024, 4096, 8192}) {
+            if (t == DType::F32 && n > 4096) continue;
+            const auto d = static_cast<double>(n);
+            r.push_back({fmt::format("matmul+prelu {} {}^3", type, n),
+                         "",
+                         "prelu_linear",
+                         t,
+                         {{"m", n}, {"k", n}, {"n", n}},
+                         3 * e * d * d,
+                         2 * d * d * d});
+        }
+    }
+    return r;
+}
+
+// Elements of a normal distribution, never zeros: zeros draw less power and flatter the clock.
+std::vector<unsigned char> random_bytes(DType t, int64_t count) {
+    constexpr int64_t kPeriod = 1 << 20;
+    Tensor part(t, {std::min(count, kPeriod)});
+    std::mt19937_64 g(7);
+    std::normal_distribution<double> d;
+    for (int64_t i = 0; i < part.size(); ++i) part.set(i, d(g));
+    std::vector<unsigned char> r(static_cast<size_t>(count) * size_of(t));
+    for (size_t at = 0; at < r.size(); at += part.bytes())
+        std::memcpy(r.data() + at, part.data(), std::min(part.bytes(), r.size() - at));
+    return r;
+}
+
+json measure(const Case& c, Device& device, const Stream& stream) {
+    lang::Library library;
+    if (const Status s = library.add(std::make_shared<const Source>(Source{"bench", kDeclarations})); !s.ok())
+        stop(s.error());
+    const lang::OpDecl* d = library.find(c.op);
+    // Shapes by the names of the declaration.
+    math::Program symbolic = must(library.elaborate_symbolic(c.op));
+    math::SymValues sizes(c.sizes.begin(), c.sizes.end());
+    std::vector<lang::Argument> arguments;
+    for (math::TensorId t : symbolic.inputs) arguments.push_back({c.type, symbolic.tensors[t].shape});
+    const math::Program p = must(library.elaborate(c.op, arguments, {}));
+    (void)d;
+    auto program =
+        std::make_shared<CudaProgram>(must(lower(math::inline_temporaries(math::drop_unit_variables(p)).program)));
+    DeviceKernel kernel(device, program, {});
+
+    const auto elements = [&](math::TensorId t) {
+        int64_t n = 1;
+        for (const math::Sym& s : p.tensors[t].shape) n *= evaluate(s, sizes).value();
+        return n;
+    };
+    // Sets of buffers that together are several times the L2 cache, used in turn.
+    std::vector<math::TensorId> tensors = p.inputs;
+    tensors.insert(tensors.end(), p.outputs.begin(), p.outputs.end());
+    double set_bytes = 0;
+    for (math::TensorId t : tensors)
+        set_bytes += static_cast<double>(elements(t)) * static_cast<double>(size_of(p.tensors[t].dtype));
+    const int sets =
+        static_cast<int>(std::clamp(4.0 * static_cast<double>(device.info().l2_bytes) / set_bytes + 1, 1.0, 64.0));
+    std::vector<Memory> memory;
+    std::vector<std::unique_ptr<Prepared>> prepared;
+    for (int s = 0; s < sets; ++s) {
+        std::vector<DevicePointer> addresses;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+            const auto data = random_bytes(p.tensors[tensors[i]].dtype, elements(tensors[i]));
+            memory.push_back(must(device.allocate(data.size(), c.name)));
+            addresses.push_back(memory.back().address());
+            if (i < p.inputs.size()) must(device.upload(addresses.back(), data.data(), data.size(), stream, c.name));
+            must(stream.wait(c.name));
+        }
+        prepared.push_back(must(kernel.prepare(sizes, addresses, stream)));
+    }
+    auto start = must(device.event()), end = must(device.event());
+    const auto timed = [&](int launches) {
+        must(start->record(stream));
+        for (int i = 0; i < launches; ++i) must(prepared[static_cast<size_t>(i % sets)]->launch(device, stream));
+        must(end->record(stream));
+        return must(end->since(*start)) / launches;
+    };
+    timed(3);
+    const int launches = static_cast<int>(std::clamp(20.0 / std::max(timed(3), 1e-3), 5.0, 400.0));
+    std::vector<double> ms;
+    for (int i = 0; i < 9; ++i) ms.push_back(timed(launches));
+    std::sort(ms.begin(), ms.end());
+    const double median = ms[ms.size() / 2];
+    json r{{"case", c.name}, {"ms", median}, {"min_ms", ms.front()}, {"max_ms", ms.back()}, {"sets", sets}};
+    if (c.bytes > 0) r["tb_per_s"] = c.bytes / median / 1e9;
+    if (c.flops > 0) r["tflops"] = c.flops / median / 1e9;
+    r["kernels"] = prepared[0]->describe();
+    std::string line = fmt::format("{:<34} {:9.4f} ms", c.name, median);
+    if (c.flops > 0)
+        line += fmt::format("  {:7.1f} TFLOP/s", c.flops / median / 1e9);
+    else
+        line += fmt::format("  {:7.3f} TB/s", c.bytes / median / 1e9);
+    fmt::print("{}  {}\n", line, prepared[0]->describe());
+    std::fflush(stdout);
+    return r;
+}
+
+int bench(const std::string& out, const std::vector<std::string>& wanted) {
+    Device& device = *must(Device::get());
+    auto stream = must(device.stream());
+    json list = json::array();
+    for (const Case& c : cases()) {
+        const bool chosen = wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const std::string& w) {
+                                return c.name.find(w) != std::string::npos;
+                            });
+        if (chosen) list.push_back(measure(c, device, *stream));
+    }
+    std::ofstream(out)
+        << json{{"device", device.info().name}, {"compiler", compiler_name()}, {"cases", std::move(list)}}.dump(1)
+        << "\n";
+    return 0;
+}
+}  // namespace
+}  // namespace opwright
+
+int main(int argc, char** argv) {
+    std::vector<std::string> a(argv + 1, argv + argc);
+    if (a.size() < 2) {
+        std::fprintf(stderr, "usage: opwright_gpu verify|bench OUT.json [--shard I/N] [NAME...]\n");
+        return 2;
+    }
+    const std::string what = a[0], out = a[1];
+    a.erase(a.begin(), a.begin() + 2);
+    int shard = 0, shards = 1;
+    if (a.size() >= 2 && a[0] == "--shard") {
+        std::sscanf(a[1].c_str(), "%d/%d", &shard, &shards);
+        a.erase(a.begin(), a.begin() + 2);
+    }
+    return what == "bench" ? opwright::bench(out, a) : opwright::verify_library(out, shard, shards, a);
+}

@@ -1,0 +1,405 @@
+// Runs generated CUDA kernels on the CPU, for tests without a GPU: every thread of a block is a fiber of its own, so
+// that barriers, shuffles and matrix instructions meet as on the device. What makes bugs show:
+// - shared memory is poisoned (0xff, a NaN) before each block, and asynchronous copies arrive as late as they may;
+// - a barrier or shuffle that not all threads reach stops the run with a message;
+// - the last warp of a block runs first in every other block: an order that no kernel may depend on.
+// Included before the kernels of a translation unit; launch() starts one.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+#define __shared__ static __attribute__((section("emulated_shared")))
+#define __align__(n) alignas(n)
+
+extern "C" {
+extern unsigned char __start_emulated_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __stop_emulated_shared[] __attribute__((weak, visibility("hidden")));
+}
+
+namespace cuda_emulation {
+
+struct Dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+enum class State : uint8_t { Ready, AtWarp, AtBlock, Done };
+struct Copy {
+    void* to;
+    const void* from;
+    unsigned bytes, group;
+};
+struct Fiber {
+    void* stack_pointer = nullptr;
+    Dim3 thread;
+    State state = State::Ready;
+    unsigned lane = 0, warp = 0;
+    unsigned turn = 0;  // parity of the warp's exchange buffers
+    std::vector<Copy> copies;
+    unsigned group = 0;
+};
+struct Exchange {
+    alignas(16) unsigned char bytes[2][32][64];
+};
+struct Machine {
+    std::vector<Fiber> fibers;
+    std::vector<Exchange> warps;
+    std::vector<unsigned char> stacks, dynamic_shared;
+    Fiber* current = nullptr;
+    void* scheduler = nullptr;
+    Dim3 block, blocks, threads;
+    void (*entry)(void*) = nullptr;
+    void* argument = nullptr;
+};
+inline Machine machine;
+inline constexpr size_t kStack = 64 << 10;
+
+// Saves the callee's registers on the present stack, changes stacks, and goes on there (System V x86-64).
+__attribute__((naked, noinline)) inline void change_stack(void** /*from: rdi*/, void* /*to: rsi*/) {
+    asm volatile(
+        "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
+        "movq %rsp, (%rdi)\n movq %rsi, %rsp\n"
+        "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n ret\n");
+}
+inline void wait(State s) {
+    Fiber* f = machine.current;
+    f->state = s;
+    change_stack(&f->stack_pointer, machine.scheduler);
+}
+inline void fiber_main() {
+    machine.entry(machine.argument);
+    for (;;) wait(State::Done);
+}
+[[noreturn]] inline void stop(const char* what) {
+    std::fprintf(stderr, "cuda_emulation: %s\n", what);
+    std::abort();
+}
+
+// Runs the fibers of one block until all are done.
+inline void run_block(bool backwards) {
+    auto& fibers = machine.fibers;
+    const size_t n = fibers.size(), warps = machine.warps.size();
+    for (size_t i = 0; i < n; ++i) {
+        Fiber& f = fibers[i];
+        f.state = State::Ready;
+        f.turn = f.group = 0;
+        f.copies.clear();
+        auto* top = reinterpret_cast<void**>(
+            (reinterpret_cast<uintptr_t>(machine.stacks.data() + (i + 1) * kStack) & ~uintptr_t{15}) -
+            8);  // as after a call
+        *top = nullptr;
+        *--top = reinterpret_cast<void*>(fiber_main);
+        for (int r = 0; r < 6; ++r) *--top = nullptr;
+        f.stack_pointer = top;
+    }
+    for (;;) {
+        bool progress = false;
+        size_t done = 0, at_block = 0;
+        for (size_t k = 0; k < warps; ++k) {
+            const size_t w = backwards ? warps - 1 - k : k;
+            const size_t end = std::min(n, (w + 1) * 32);
+            size_t waiting = 0, alive = 0;
+            for (size_t i = w * 32; i < end; ++i) {
+                Fiber& f = fibers[i];
+                if (f.state == State::Ready) {
+                    machine.current = &f;
+                    change_stack(&machine.scheduler, f.stack_pointer);
+                    progress = true;
+                }
+                alive += f.state != State::Done;
+                waiting += f.state == State::AtWarp;
+                at_block += f.state == State::AtBlock;
+                done += f.state == State::Done;
+            }
+            if (waiting && waiting == alive) {
+                for (size_t i = w * 32; i < end; ++i)
+                    if (fibers[i].state == State::AtWarp) fibers[i].state = State::Ready;
+                progress = true;
+            }
+        }
+        if (done == n) return;
+        if (at_block && at_block + done == n) {
+            for (Fiber& f : fibers)
+                if (f.state == State::AtBlock) f.state = State::Ready;
+            progress = true;
+        }
+        if (!progress) stop("threads of a block wait for each other: a barrier or shuffle that not all of them reach");
+    }
+}
+
+template <class... A, size_t... I>
+void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+    kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
+}
+// Runs all blocks of a launch. `cooperates`: threads meet in barriers or shuffles; others run one after the other.
+template <class... A>
+void launch(void (*kernel)(A...), void** arguments, unsigned blocks, unsigned threads, unsigned shared,
+            bool cooperates) {
+    struct Start {
+        void (*kernel)(A...);
+        void** arguments;
+    } start{kernel, arguments};
+    machine.entry = [](void* p) {
+        auto* s = static_cast<Start*>(p);
+        call(s->kernel, s->arguments, std::index_sequence_for<A...>{});
+    };
+    machine.argument = &start;
+    machine.blocks = {blocks};
+    machine.threads = {threads};
+    machine.fibers.resize(threads);
+    machine.warps.resize((threads + 31) / 32);
+    if (cooperates && machine.stacks.size() < threads * kStack) machine.stacks.resize(threads * kStack);
+    machine.dynamic_shared.resize(shared + 1024);
+    for (unsigned i = 0; i < threads; ++i) {
+        Fiber& f = machine.fibers[i];
+        f.thread = {i, 0, 0};
+        f.lane = i % 32;
+        f.warp = i / 32;
+    }
+    for (unsigned b = 0; b < blocks; ++b) {
+        machine.block = {b, 0, 0};
+        if (&__start_emulated_shared[0])
+            std::memset(__start_emulated_shared, 0xff,
+                        static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+        std::memset(machine.dynamic_shared.data(), 0xff, machine.dynamic_shared.size());
+        if (cooperates) {
+            run_block(b % 2);
+        } else {
+            for (Fiber& f : machine.fibers) {
+                machine.current = &f;
+                machine.entry(machine.argument);
+            }
+        }
+    }
+}
+
+inline unsigned char* dynamic_shared() {
+    return reinterpret_cast<unsigned char*>((reinterpret_cast<uintptr_t>(machine.dynamic_shared.data()) + 1023) &
+                                            ~uintptr_t{1023});
+}
+
+// Every lane of the warp gives `mine`; read(lane) then gives that of another.
+template <class T, class Read>
+auto exchange(const T& mine, Read read) {
+    static_assert(sizeof(T) <= 64);
+    Fiber* f = machine.current;
+    Exchange& e = machine.warps[f->warp];
+    const unsigned turn = f->turn++ & 1;
+    std::memcpy(e.bytes[turn][f->lane], &mine, sizeof(T));
+    wait(State::AtWarp);
+    return read([&](unsigned lane) {
+        T r;
+        std::memcpy(&r, e.bytes[turn][lane], sizeof(T));
+        return r;
+    });
+}
+
+}  // namespace cuda_emulation
+
+#define threadIdx (cuda_emulation::machine.current->thread)
+#define blockIdx (cuda_emulation::machine.block)
+#define blockDim (cuda_emulation::machine.threads)
+#define gridDim (cuda_emulation::machine.blocks)
+
+inline void __syncthreads() { cuda_emulation::wait(cuda_emulation::State::AtBlock); }
+inline void __syncwarp(unsigned = ~0u) { cuda_emulation::wait(cuda_emulation::State::AtWarp); }
+template <class T>
+T __shfl_xor_sync(unsigned, T v, int mask, int width = 32) {
+    const unsigned lane = cuda_emulation::machine.current->lane, other = lane ^ static_cast<unsigned>(mask);
+    const bool inside = other / static_cast<unsigned>(width) == lane / static_cast<unsigned>(width);
+    return cuda_emulation::exchange(v, [&](auto of) { return of(inside ? other : lane); });
+}
+template <class T>
+T __shfl_sync(unsigned, T v, int from, int width = 32) {
+    const unsigned w = static_cast<unsigned>(width), lane = cuda_emulation::machine.current->lane;
+    return cuda_emulation::exchange(v, [&](auto of) { return of(lane / w * w + static_cast<unsigned>(from) % w); });
+}
+template <class T>
+T __shfl_up_sync(unsigned, T v, unsigned by, int width = 32) {
+    const unsigned w = static_cast<unsigned>(width), lane = cuda_emulation::machine.current->lane;
+    return cuda_emulation::exchange(v, [&](auto of) { return of(lane % w >= by ? lane - by : lane); });
+}
+template <class T>
+T __shfl_down_sync(unsigned, T v, unsigned by, int width = 32) {
+    const unsigned w = static_cast<unsigned>(width), lane = cuda_emulation::machine.current->lane;
+    return cuda_emulation::exchange(v, [&](auto of) { return of(lane % w + by < w ? lane + by : lane); });
+}
+
+// Blocks and threads run one at a time, so plain arithmetic is atomic.
+template <class T>
+T atomicAdd(T* p, T v) {
+    const T old = *p;
+    if constexpr (std::is_integral_v<T>)
+        *p = static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) + static_cast<std::make_unsigned_t<T>>(v));
+    else
+        *p = old + v;
+    return old;
+}
+template <class T>
+T atomicMax(T* p, T v) {
+    const T old = *p;
+    *p = v > old ? v : old;
+    return old;
+}
+template <class T>
+T atomicMin(T* p, T v) {
+    const T old = *p;
+    *p = v < old ? v : old;
+    return old;
+}
+template <class T>
+T atomicOr(T* p, T v) {
+    const T old = *p;
+    *p = old | v;
+    return old;
+}
+template <class T>
+T atomicCAS(T* p, T expected, T v) {
+    const T old = *p;
+    if (old == expected) *p = v;
+    return old;
+}
+template <class T>
+T atomicExch(T* p, T v) {
+    const T old = *p;
+    *p = v;
+    return old;
+}
+inline void __threadfence() {}
+
+// ---- bits and roundings
+template <class To, class From>
+To emulated_bits(From v) {
+    static_assert(sizeof(To) == sizeof(From));
+    To r;
+    std::memcpy(&r, &v, sizeof r);
+    return r;
+}
+inline int __float_as_int(float v) { return emulated_bits<int>(v); }
+inline unsigned __float_as_uint(float v) { return emulated_bits<unsigned>(v); }
+inline float __int_as_float(int v) { return emulated_bits<float>(v); }
+inline float __uint_as_float(unsigned v) { return emulated_bits<float>(v); }
+inline long long __double_as_longlong(double v) { return emulated_bits<long long>(v); }
+inline double __longlong_as_double(long long v) { return emulated_bits<double>(v); }
+inline float rsqrtf(float v) { return static_cast<float>(1 / std::sqrt(static_cast<double>(v))); }
+inline double rsqrt(double v) { return 1 / std::sqrt(v); }
+template <class T>
+T __ldg(const T* p) {
+    return *p;
+}
+
+// ---- what the kernels do by inline PTX on the device; the generated prelude leaves these out under emulation
+inline float f16_to_f32(unsigned short h) {
+    const unsigned sign = static_cast<unsigned>(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 1023u;
+    if (exponent == 31) return __uint_as_float(sign | 0x7f800000u | mantissa << 13);
+    if (exponent) return __uint_as_float(sign | (exponent + 112) << 23 | mantissa << 13);
+    const float v = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign ? -v : v;
+}
+inline unsigned short f32_to_f16(float v) {
+    const unsigned bits = __float_as_uint(v), sign = bits >> 16 & 0x8000u;
+    if (std::isnan(v)) return 0x7fff;
+    if (std::isinf(v)) return static_cast<unsigned short>(sign | 0x7c00u);
+    const double a = std::fabs(static_cast<double>(v));
+    if (a >= 65520.0) return static_cast<unsigned short>(sign | 0x7c00u);
+    int e;
+    std::frexp(a, &e);
+    const int shift = e < -13 ? -24 : e - 11;  // subnormals have one spacing
+    const auto m = static_cast<unsigned>(std::nearbyint(std::ldexp(a, -shift)));
+    if (shift == -24) return static_cast<unsigned short>(sign | m);
+    return static_cast<unsigned short>(sign | (static_cast<unsigned>(shift + 25) << 10) + (m - 1024u));
+}
+inline unsigned short f32_to_bf16(float v) {
+    if (std::isnan(v)) return 0x7fff;
+    const unsigned bits = __float_as_uint(v);
+    return static_cast<unsigned short>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+inline float bf16_to_f32(unsigned short h) { return __uint_as_float(static_cast<unsigned>(h) << 16); }
+
+inline float max_float(float a, float b) {
+    if (a != a || b != b) return a + b;
+    if (a == b) return std::signbit(a) ? b : a;
+    return a > b ? a : b;
+}
+inline float min_float(float a, float b) {
+    if (a != a || b != b) return a + b;
+    if (a == b) return std::signbit(a) ? a : b;
+    return a < b ? a : b;
+}
+
+inline void copy_async(void* to, const void* from, unsigned bytes) {
+    auto* f = cuda_emulation::machine.current;
+    f->copies.push_back({to, from, bytes, f->group});
+}
+inline void commit_copies() { ++cuda_emulation::machine.current->group; }
+template <unsigned kLeft>
+void wait_copies() {  // all but the latest kLeft groups arrive now, and no earlier
+    auto* f = cuda_emulation::machine.current;
+    size_t kept = 0;
+    for (const cuda_emulation::Copy& c : f->copies) {
+        if (c.group + kLeft >= f->group) {  // among the groups that may still be on their way, or not committed
+            f->copies[kept++] = c;
+            continue;
+        }
+        std::memset(c.to, 0, 16);
+        std::memcpy(c.to, c.from, c.bytes);
+    }
+    f->copies.resize(kept);
+}
+
+inline void load_matrices(unsigned (&r)[4], const void* row, bool transposed) {
+    const unsigned lane = cuda_emulation::machine.current->lane;
+    cuda_emulation::exchange(row, [&](auto of) {
+        for (unsigned j = 0; j < 4; ++j) {
+            unsigned v = 0;
+            for (unsigned h = 0; h < 2; ++h) {
+                const unsigned at = 2 * (lane % 4) + h;
+                const auto* p = static_cast<const unsigned short*>(of(8 * j + (transposed ? at : lane / 4)));
+                v |= static_cast<unsigned>(p[transposed ? lane / 4 : at]) << (16 * h);
+            }
+            r[j] = v;
+        }
+        return 0;
+    });
+}
+inline void ldmatrix_x4(unsigned (&r)[4], const void* row) { load_matrices(r, row, false); }
+inline void ldmatrix_x4_trans(unsigned (&r)[4], const void* row) { load_matrices(r, row, true); }
+
+template <float (*Widen)(unsigned short)>
+void emulated_mma(float (&c)[4], const unsigned (&a)[4], const unsigned b0, const unsigned b1) {
+    struct Fragments {
+        unsigned a[4], b[2];
+    };
+    const Fragments mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    const unsigned lane = cuda_emulation::machine.current->lane;
+    cuda_emulation::exchange(mine, [&](auto of) {
+        for (unsigned i = 0; i < 4; ++i) {
+            const unsigned row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+            float sum = c[i];
+            for (unsigned k = 0; k < 16; ++k) {
+                const Fragments fa = of(row % 8 * 4 + k % 8 / 2), fb = of(column * 4 + k % 8 / 2);
+                const unsigned va = fa.a[row / 8 + 2 * (k / 8)], vb = fb.b[k / 8];
+                sum += Widen(static_cast<unsigned short>(va >> 16 * (k % 2))) *
+                       Widen(static_cast<unsigned short>(vb >> 16 * (k % 2)));
+            }
+            c[i] = sum;
+        }
+        return 0;
+    });
+}
+inline void mma_f16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    emulated_mma<f16_to_f32>(c, a, b0, b1);
+}
+inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    emulated_mma<bf16_to_f32>(c, a, b0, b1);
+}
