@@ -31,12 +31,12 @@ void SumAccumulator::add_wild(Bounded x) {
     }
 }
 void SumAccumulator::merge(const SumAccumulator& o) {
-    const double abs = abs_ + o.abs_, low = std::fmin(low_, o.low_), high = std::fmax(high_, o.high_);
+    const double abs = abs_ + o.abs_, fall = fall_ + o.fall_, rise = rise_ + o.rise_;
     add({o.s_, o.err_});
     c_ += o.c_;
     abs_ = abs;
-    low_ = low;
-    high_ = high;
+    fall_ = fall;
+    rise_ = rise;
     whole_ &= o.whole_;
     nan_ |= o.nan_;
     plus_ |= o.plus_;
@@ -47,16 +47,18 @@ Bounded SumAccumulator::result(double n, const Rounding& c) const {
     if (nan_) return {kNan, 0};
     const double sum = std::isfinite(s_ + c_) ? s_ + c_ : s_;
     if (std::isinf(err_)) return {plus_ ? kInf : minus_ ? -kInf : sum, kInf};
-    // Every partial sum of the finite terms lies between -minus and plus.
     // Integers whose partial sums all fit the significand add up without error.
     const bool exact = whole_ && err_ == 0 && abs_ <= 1 / c.unit && !plus_ && !minus_;
     double e = exact ? 0 : err_ + allowed_steps(n) * c.unit * abs_ + 2 * c.reference * abs_;
-    const double plus = high_ > 0 ? (abs_ + sum) / 2 + e : 0, minus = low_ < 0 ? (abs_ - sum) / 2 + e : 0;
-    const bool up = !(plus <= c.highest), down = !(minus <= c.highest);
+    // Every partial sum lies between fall and rise but for its rounding, and what rounds without overflow is no larger
+    // than the largest finite number: huge terms of one sign say nothing about the other end.
+    const double rounding = exact ? 0 : (allowed_steps(n) * c.unit + 2 * c.reference) * std::fmin(abs_, c.highest);
+    const bool up = rise_ > 0 && !(rise_ + rounding <= c.highest),
+               down = fall_ < 0 && !(-fall_ + rounding <= c.highest);
     // A product beyond the range of f64 comes back if fused with a term of the other sign.
     if (plus_ && minus_) return {kNan, soft_ ? kInf : 0};
-    if (plus_) return {kInf, down || (soft_ && low_ < 0) ? kInf : 0};
-    if (minus_) return {-kInf, up || (soft_ && high_ > 0) ? kInf : 0};
+    if (plus_) return {kInf, down || (soft_ && fall_ < 0) ? kInf : 0};
+    if (minus_) return {-kInf, up || (soft_ && rise_ > 0) ? kInf : 0};
     if (n > 0 && sum == 0)
         e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
     if (!up && !down) return {sum, e};

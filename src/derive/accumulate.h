@@ -21,8 +21,8 @@ public:
         abs_ += std::fabs(x.v);
         err_ += x.e;
         const double low = x.v - x.e, high = x.v + x.e;
-        low_ = low < low_ ? low : low_;
-        high_ = high > high_ ? high : high_;
+        fall_ += low < 0 ? low : 0;
+        rise_ += high > 0 ? high : 0;
         whole_ &= (x.v + 0x1.8p52) - 0x1.8p52 == x.v;
     }
     // A term that may be infinite, NaN or without a bound.
@@ -33,8 +33,8 @@ public:
 
 private:
     double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
-    double low_ = 0, high_ = 0;  // lowest and highest that a term may be: whether all have one sign
-    bool whole_ = true;          // every term is an integer
+    double fall_ = 0, rise_ = 0;  // the terms below and above zero at their furthest: no exact partial sum leaves these
+    bool whole_ = true;           // every term is an integer
     bool nan_ = false, plus_ = false, minus_ = false, soft_ = false;
 };
 
