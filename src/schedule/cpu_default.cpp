@@ -122,6 +122,10 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     plan.lanes = lanes_for(m, body.widest, p.vars[plan.lane].extent);
     if (plan.lanes == 1) return {};
     plan.unroll = body.special > 1 || body.operations > 24 ? 1 : body.special == 1 || body.operations > 8 ? 2 : 4;
+    // Sums across rows walk memory in strides of a row: the more of each row they take at once, the better.
+    if (!plan.lane_reduces && body.reduces.size() == 1 && !body.arg_reduce && body.loads.size() == 1 &&
+        body.operations == 0 && m.vector_registers >= 16)
+        plan.unroll = 8;
     while (plan.unroll > 1 && p.vars[plan.lane].extent.upper() < static_cast<int64_t>(plan.lanes) * plan.unroll)
         plan.unroll /= 2;
     return plan;

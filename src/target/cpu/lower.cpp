@@ -193,9 +193,8 @@ private:
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
     }
 
-    // The lanes' values of `lane` for which every access of the loop that is linear in it stays inside its tensor,
-    // whatever the variables of inner loops are; nothing where no access can leave, or the range cannot be told.
-    std::optional<Range> interior(const Stmt& lane) {
+    // Of the accesses in the body of a loop over lanes, inner loops included.
+    Interior interior_of(const Stmt& lane) {
         std::vector<VarId> inner;
         std::vector<ExprId> roots;
         const std::function<void(const Stmt&)> gather = [&](const Stmt& s) {
@@ -205,46 +204,7 @@ private:
             for (const Stmt& x : s.body) gather(x);
         };
         for (const Stmt& s : lane.body) gather(s);
-        std::optional<Range> r;
-        std::vector<bool> seen(c_.math.expr_count());
-        while (!roots.empty()) {
-            const ExprId e = roots.back();
-            roots.pop_back();
-            if (seen[e]) continue;
-            seen[e] = true;
-            const math::Expr& x = c_.math.expr(e);
-            for (ExprId a : x.args) roots.push_back(a);
-            const bool bounded =
-                x.kind == ExprKind::Inside || (x.kind == ExprKind::Load && x.outside == Outside::Value);
-            if (!bounded) continue;
-            for (size_t d = 0; d < c_.math.tensors[x.ref].shape.size(); ++d) {
-                const auto f = affine(c_.math, x.args[d]);
-                if (!f || f->coefficient(lane.var).is(0)) continue;
-                const auto c = f->coefficient(lane.var).constant();
-                if (!c || *c < 1) return std::nullopt;
-                const Sym& extent = c_.math.tensors[x.ref].shape[d];
-                if (f->is_plain_var() && c_.math.vars[lane.var].extent == extent) continue;
-                LExpr low = point_.sym(f->offset), high = low;  // of the rest of the index
-                for (const auto& [v, k] : f->terms) {
-                    if (v == lane.var) continue;
-                    if (std::find(inner.begin(), inner.end(), v) == inner.end()) {
-                        const LExpr part = point_.variable(v) * point_.sym(k);
-                        low = low + part;
-                        high = high + part;
-                    } else if (k.lower() >= 0) {
-                        high = high + point_.sym(k * (c_.math.vars[v].extent - Sym(1)));
-                    } else if (k.upper() <= 0) {
-                        low = low + point_.sym(k * (c_.math.vars[v].extent - Sym(1)));
-                    } else {
-                        return std::nullopt;
-                    }
-                }
-                const LExpr begin = loop::ceildiv(-low, *c),
-                            end = loop::floordiv(point_.sym(extent) - 1 - high, *c) + 1;
-                r = r ? Range{loop::max(r->begin, begin), loop::min(r->end, end)} : Range{begin, end};
-            }
-        }
-        return r;
+        return interior(c_, point_, lane.var, inner, std::move(roots));
     }
 
     // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may
@@ -267,18 +227,34 @@ private:
             b_.loop(name, from, to, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
         };
         if (extent.upper() >= 3 * lanes)
-            if (const auto inside = interior(s)) {
+            if (const Interior in = interior_of(s); in.lanes) {
                 const LExpr zero = b_.i64(0);
                 const LExpr first =
-                    b_.let("first", r.begin + loop::ceildiv(loop::max(inside->begin - r.begin, zero), lanes) * lanes);
-                const LExpr count = loop::max(loop::min(inside->end, r.end) - first, zero);
+                    b_.let("first", r.begin + loop::ceildiv(loop::max(in.lanes->begin - r.begin, zero), lanes) * lanes);
+                const LExpr count = b_.let("count", loop::max(loop::min(in.lanes->end, r.end) - first, zero));
                 main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
                 masked(r.begin, loop::min(first, r.end));
-                b_.loop(name, first, main_end, lanes, [&](LExpr i) {
-                    point_.set_interior(true);
-                    body(i, 1, {});
-                    point_.set_interior(false);
-                });
+                const auto inside = [&](LExpr from, LExpr to, int positions) {
+                    b_.loop(name, from, to, lanes * positions, [&](LExpr i) {
+                        point_.set_interior(true);
+                        body(i, positions, {});
+                        point_.set_interior(false);
+                    });
+                };
+                if (in.whole)
+                    // No test at all, and several sums side by side: one alone waits for its last addition.
+                    b_.if_(
+                        in.whole,
+                        [&] {
+                            point_.set_whole_inside(true);
+                            const LExpr wide = b_.let("wide", first + loop::floordiv(count, s.tile) * s.tile);
+                            if (unroll > 1) inside(first, wide, unroll);
+                            inside(unroll > 1 ? wide : first, main_end, 1);
+                            point_.set_whole_inside(false);
+                        },
+                        [&] { inside(first, main_end, 1); });
+                else
+                    inside(first, main_end, 1);
                 masked(main_end, r.end);
                 return;
             }

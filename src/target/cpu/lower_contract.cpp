@@ -7,6 +7,7 @@
 // factor is packed once for all runs. The scheme is the classic one of Goto and van de Geijn, "Anatomy of
 // high-performance matrix multiplication".
 #include <algorithm>
+#include <optional>
 
 #include "target/cpu/lower_nest.h"
 
@@ -39,11 +40,11 @@ public:
         b_batch_ = batch_of(k_.b);
         a_constant_ = packable(k_.a, a_batch_, rows_);
         b_constant_ = packable(k_.b, b_batch_, columns_);
+        nt_ = tile_columns();
     }
 
     void run(Stage& stage) {
-        const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt),
-                  n_tiles = ceil_div(columns_, plan_.nt);
+        const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt), n_tiles = ceil_div(columns_, nt_);
         stage.tasks = batches * m_tiles * n_tiles;
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
         if (!a_constant_) stage.contraction->packed = batches * n_tiles * rows_ * depth_;
@@ -55,6 +56,7 @@ public:
         // With one block of depth a register tile is finished at once: its place in fast memory can be one for all.
         one_block_ = depth_.is_const() && *depth_.constant() <= plan_.kc;
         c_stride_ = one_block_ ? nr_ : plan_.nt;
+        direct_ = one_block_ && k_.m.size() == 1 && light_epilogue();
         c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : plan_.mt * plan_.nt));
         if (k_.n.size() > 1) row_buffer_ = b_.scratch(name_ + "_row", type_, b_.i64(plan_.nt + 2 * lanes_));
 
@@ -62,12 +64,12 @@ public:
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 const LExpr nt = point_.sym(n_tiles), mt = point_.sym(m_tiles);
-                const LExpr n0 = b_.let("n0", loop::mod(task, nt) * plan_.nt);
+                const LExpr n0 = b_.let("n0", loop::mod(task, nt) * point_.sym(nt_));
                 const LExpr rest = b_.let("rest", loop::floordiv(task, nt));
                 const LExpr m0 = b_.let("m0", loop::mod(rest, mt) * plan_.mt);
                 decode(k_.batch, b_.let("batch", loop::floordiv(rest, mt)));
                 const LExpr m1 = b_.let("m1", loop::min(m0 + plan_.mt, point_.sym(rows_)));
-                const LExpr n1 = b_.let("n1", loop::min(n0 + plan_.nt, point_.sym(columns_)));
+                const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(nt_), point_.sym(columns_)));
                 const LExpr depth = point_.sym(depth_);
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("k0", b_.i64(0), loop::max(depth, b_.i64(1)), plan_.kc, [&](LExpr k0) {
@@ -86,6 +88,19 @@ private:
         Sym n = 1;
         for (VarId v : vs) n = n * c_.math.vars[v].extent;
         return n;
+    }
+    // Columns of one task: plan_.nt at most. Where all rows are packed beforehand, narrower tasks cost nothing, and few
+    // columns are shared out among threads; otherwise equal tasks at least.
+    Sym tile_columns() const {
+        const Sym nr(nr_), most(plan_.nt);
+        if (a_constant_) {
+            const int64_t pieces = rows_.lower() >= 96 ? 8 : 4;
+            return max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
+        }
+        const auto n = columns_.constant();
+        if (!n || *n <= plan_.nt) return most;
+        const int64_t tiles = (*n + plan_.nt - 1) / plan_.nt, each = (*n + tiles - 1) / tiles;
+        return Sym((each + nr_ - 1) / nr_ * nr_);
     }
     std::vector<VarId> batch_of(ExprId e) const {
         const std::vector<VarId> fv = c_.math.free_vars(e);
@@ -269,13 +284,18 @@ private:
             pack_columns_along_depth(dst, base, panel_depth, first, end, k0, k1);
             return;
         }
+        std::optional<Range> lines;  // of the columns of several variables: runs of the innermost one
+        if (k_.n.size() > 1) {
+            const LExpr n = point_.sym(c_.math.vars[k_.n.back()].extent);
+            lines = {b_.let("line0", loop::floordiv(first, n)), b_.let("line1", loop::floordiv(end - 1, n) + 1)};
+        }
         b_.loop("k", k0, k1, 1, [&](LExpr k) {
             const Point::Scope scope = point_.save();
             decode(k_.k, k);
             const LExpr at = b_.let("at", base + (k - k0) * nr_);
             const LExpr full = b_.let("full", loop::floordiv(end - first, nr_));
             const LExpr count = loop::ceildiv(end - first, nr_);
-            if (k_.n.size() > 1) row_of(first, end);
+            if (lines) row_of(*lines, first, end);
             const auto vector = [&](LExpr panel, int64_t v, bool masked) {
                 const LExpr j = first + panel * nr_ + v * lanes_;
                 const LExpr mask = masked ? loop::first_lanes(end - j, lanes_) : LExpr{};
@@ -334,11 +354,11 @@ private:
     }
     // row[j - first] = B(k, j) for columns of several variables: runs along the innermost one at a time. A run may
     // write past its end; the next one puts that right, and the buffer has room behind the last.
-    void row_of(LExpr first, LExpr end) {
+    void row_of(const Range& lines, LExpr first, LExpr end) {
         const VarId inner = k_.n.back();
         const std::vector<VarId> outer(k_.n.begin(), k_.n.end() - 1);
         const LExpr n = point_.sym(c_.math.vars[inner].extent);
-        b_.loop("line", loop::floordiv(first, n), loop::floordiv(end - 1, n) + 1, 1, [&](LExpr line) {
+        b_.loop("line", lines.begin, lines.end, 1, [&](LExpr line) {
             const Point::Scope scope = point_.save();
             decode(outer, line);
             const LExpr start = b_.let("start", line * n);
@@ -351,9 +371,36 @@ private:
                 b_.store(row_buffer_, start + j - first, point_.broadcast(value(k_.b)));
                 point_.restore(s);
             };
-            const LExpr main = b_.let("main", from + loop::floordiv(to - from, lanes_) * lanes_);
-            b_.loop("j", from, main, lanes_, [&](LExpr j) { step(j, {}); });
-            b_.loop("j", main, to, lanes_, [&](LExpr j) { step(j, loop::first_lanes(to - j, lanes_)); });
+            const auto tested = [&](LExpr begin, LExpr end) {
+                const LExpr main = b_.let("main", begin + loop::floordiv(end - begin, lanes_) * lanes_);
+                b_.loop("j", begin, main, lanes_, [&](LExpr j) { step(j, {}); });
+                b_.loop("j", main, end, lanes_, [&](LExpr j) { step(j, loop::first_lanes(end - j, lanes_)); });
+            };
+            const Interior in = interior(c_, point_, inner, {}, {k_.b});
+            if (in.lanes || in.whole) {
+                // Where no access leaves its tensor, nothing is tested.
+                LExpr begin = from, end = to;
+                if (in.lanes) {
+                    begin = b_.let("begin", loop::min(loop::max(in.lanes->begin, from), to));
+                    end = b_.let("end", loop::max(loop::min(in.lanes->end, to), begin));
+                }
+                const LExpr rest = b_.let("rest", begin + loop::floordiv(end - begin, lanes_) * lanes_);
+                const auto inside = [&] {
+                    tested(from, begin);
+                    point_.set_interior(true);
+                    point_.set_whole_inside(static_cast<bool>(in.whole));
+                    b_.loop("j", begin, rest, lanes_, [&](LExpr j) { step(j, {}); });
+                    point_.set_interior(false);
+                    point_.set_whole_inside(false);
+                    tested(rest, to);
+                };
+                if (in.whole)
+                    b_.if_(in.whole, inside, [&] { tested(from, to); });
+                else
+                    inside();
+            } else {
+                tested(from, to);
+            }
             point_.restore(scope);
         });
     }
@@ -379,8 +426,12 @@ private:
                 const LExpr ap = b_.let("ap", a_base + loop::floordiv(i - m0, mr_) * a_depth * mr_);
                 const LExpr cp = one_block_ ? b_.i64(0) : b_.let("cp", (i - m0) * plan_.nt + (j - n0));
                 const LExpr left = b_.let("left", m1 - i);
+                if (direct_)
+                    whole_ = {i, j,
+                              b_.let("whole", loop::both(loop::ge(left, b_.i64(mr_)), loop::ge(n1 - j, b_.i64(nr_))))};
                 register_tiles(a, b, ap, bp, cp, left, k0, k1);
-                b_.if_(last, [&] { epilogue(i, j, loop::min(left, b_.i64(mr_)), n1, cp); });
+                b_.if_(direct_ ? loop::negate(whole_.is) : last,
+                       [&] { epilogue(i, j, loop::min(left, b_.i64(mr_)), n1, cp); });
             });
         });
     }
@@ -437,27 +488,80 @@ private:
             for (int64_t u = 0; u < kUnroll; ++u) step(k + u);
         });
         b_.loop("k", main, count, 1, step);
-        for (int64_t r = 0; r < rows; ++r)
-            for (int64_t v = 0; v < nv; ++v) b_.store(c_buffer_, cp + (r * c_stride_ + v * lanes_), b_.get(at(r, v)));
+        const auto keep = [&] {
+            for (int64_t r = 0; r < rows; ++r)
+                for (int64_t v = 0; v < nv; ++v)
+                    b_.store(c_buffer_, cp + (r * c_stride_ + v * lanes_), b_.get(at(r, v)));
+        };
+        if (!direct_ || rows != mr_) return keep();
+        b_.if_(
+            whole_.is,
+            [&] {
+                const Point::Scope scope = point_.save();
+                for (int64_t r = 0; r < rows; ++r) {
+                    decode(k_.m, b_.let("row", whole_.row + r));
+                    for (int64_t v = 0; v < nv; ++v) finish(whole_.column + v * lanes_, {}, b_.get(at(r, v)));
+                    point_.restore(scope);
+                }
+            },
+            keep);
     }
 
-    // The rest of the equation on a finished register tile, row by row from fast memory.
+    // Little enough to be written out for every vector of a register tile, straight from its registers.
+    bool light_epilogue() const {
+        int operations = 0;
+        std::vector<bool> seen(c_.math.expr_count());
+        std::vector<ExprId> stack{q_.rhs};
+        while (!stack.empty()) {
+            const ExprId e = stack.back();
+            stack.pop_back();
+            if (seen[e] || e == k_.reduce) continue;
+            seen[e] = true;
+            const math::Expr& x = c_.math.expr(e);
+            if (x.kind == ExprKind::Call && info(x.fn).cost != CostClass::Free) ++operations;
+            if (x.kind == ExprKind::Call && info(x.fn).cost == CostClass::Special) return false;
+            for (ExprId a : x.args) stack.push_back(a);
+        }
+        return operations <= 4;
+    }
+    // The rest of the equation at `column` and the lanes behind it, for the row that is bound.
+    void finish(LExpr column, LExpr mask, LExpr sum) {
+        const Point::Scope scope = point_.save();
+        for (VarId v : k_.n) point_.bind(v, b_.i64(0));  // the columns are one flat run (see Contraction)
+        point_.bind(k_.n.back(), column);
+        point_.set_lanes(k_.n.back(), lanes_, 1, mask);
+        point_.set_value(k_.reduce, 0, b_.let("sum", sum));
+        point_.store(q_, point_.eval(q_.rhs, 0), 0);
+        point_.restore(scope);
+    }
+
+    // The rest of the equation on a finished register tile, row by row from fast memory. Tiles that are full to their
+    // last column store without a mask, which some processors are slow at.
     void epilogue(LExpr row0, LExpr column0, LExpr rows, LExpr n1, LExpr cp) {
-        b_.loop("r", b_.i64(0), rows, 1, [&](LExpr r) {
-            const Point::Scope scope = point_.save();
-            decode(k_.m, b_.let("row", row0 + r));
-            b_.loop("j", column0, loop::min(column0 + nr_, n1), lanes_, [&](LExpr j) {
-                const Point::Scope inner = point_.save();
-                for (VarId v : k_.n) point_.bind(v, b_.i64(0));  // the columns are one flat run (see Contraction)
-                point_.bind(k_.n.back(), j);
-                const LExpr mask = columns_.multiple_of(lanes_) ? LExpr{} : loop::first_lanes(n1 - j, lanes_);
-                point_.set_lanes(k_.n.back(), lanes_, 1, mask);
-                const LExpr sum = b_.let("sum", b_.load(c_buffer_, cp + r * c_stride_ + (j - column0), lanes_));
-                point_.set_value(k_.reduce, 0, sum);
-                point_.store(q_, point_.eval(q_.rhs, 0), 0);
-                point_.restore(inner);
+        const auto vector = [&](LExpr r, LExpr j, LExpr offset, LExpr mask) {
+            finish(j, mask, b_.load(c_buffer_, cp + r * c_stride_ + offset, lanes_));
+        };
+        const auto each_row = [&](auto&& columns) {
+            b_.loop("r", b_.i64(0), rows, 1, [&](LExpr r) {
+                const Point::Scope scope = point_.save();
+                decode(k_.m, b_.let("row", row0 + r));
+                columns(r);
+                point_.restore(scope);
             });
-            point_.restore(scope);
+        };
+        const auto full = [&] {
+            each_row([&](LExpr r) {
+                for (int64_t v = 0; v < plan_.nv; ++v) vector(r, column0 + v * lanes_, b_.i64(v * lanes_), {});
+            });
+        };
+        if (columns_.multiple_of(nr_)) return full();
+        b_.if_(loop::ge(n1 - column0, b_.i64(nr_)), full, [&] {
+            each_row([&](LExpr r) {
+                b_.loop("j", column0, n1, lanes_, [&](LExpr j) {
+                    vector(r, j, j - column0,
+                           columns_.multiple_of(lanes_) ? LExpr{} : loop::first_lanes(n1 - j, lanes_));
+                });
+            });
         });
     }
 
@@ -471,9 +575,13 @@ private:
     int lanes_;
     int64_t nr_, mr_;
     DType type_;
-    Sym rows_, columns_, depth_;
+    Sym rows_, columns_, depth_, nt_ = 0;
     std::vector<VarId> a_batch_, b_batch_;
     bool a_constant_ = false, b_constant_ = false, one_block_ = false;
+    bool direct_ = false;  // full register tiles are finished from registers
+    struct {
+        LExpr row, column, is;
+    } whole_;  // of the register tile at hand, where direct_: where it stands, and whether it is full
     int64_t c_stride_ = 0;
     loop::BufferId c_buffer_ = loop::BufferId::none, row_buffer_ = loop::BufferId::none;
 };

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "target/cpu/lower.h"
 
@@ -21,6 +22,16 @@ struct Context {
 struct Range {
     loop::Expr begin, end;
 };
+
+// Where the accesses below `roots` surely stay inside their tensors, while `inner` variables take all their values and
+// all others have the point's.
+struct Interior {
+    std::optional<Range> lanes;  // values of the lane variable for which all that are linear in it do; none: not known,
+                                 // or no access can leave
+    loop::Expr whole;            // whether those that do not depend on it do; none: not known, or none can leave
+};
+Interior interior(Context& c, Point& point, math::VarId lane, const std::vector<math::VarId>& inner,
+                  std::vector<math::ExprId> roots);
 
 math::Sym task_count(const tile::Nest& nest, const math::Program& p);
 // Calls body once for each task of [task_begin, task_end), with the grid decoded: variables of tile 1 are bound in

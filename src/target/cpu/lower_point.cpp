@@ -260,6 +260,7 @@ void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report,
         if (!interior_) lane_range(i, extent, a);
         return;
     }
+    if (whole_inside_ && !i.vector && !i.from_data) return;
     const LExpr v = i.vector ? i.vector : i.base;
     const LExpr ok = loop::both(loop::ge(v, v.type().is_vector() ? broadcast(b_.i64(0)) : b_.i64(0)),
                                 loop::lt(v, v.type().is_vector() ? broadcast(sym(extent)) : sym(extent)));

@@ -61,6 +61,7 @@ public:
     void set_interior(bool on) {
         interior_ = on;
     }  // all lanes are known to lie inside wherever an access is linear in them
+    void set_whole_inside(bool on) { whole_inside_ = on; }  // ... and wherever it is the same for all lanes
     void set_streaming(bool on) { streaming_ = on; }  // full contiguous vectors of aligned results go past the caches
     void store(const math::Equation& q, loop::Expr value, int position);
 
@@ -106,7 +107,7 @@ private:
     math::VarId lane_ = math::kNone;
     int lanes_ = 1, positions_ = 1;
     loop::Expr mask_;
-    bool streaming_ = false, interior_ = false;
+    bool streaming_ = false, interior_ = false, whole_inside_ = false;
 };
 
 loop::Expr joint(loop::Expr a, loop::Expr b);  // and of conditions, either of which may be none

@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include "target/cpu/lower_nest.h"
+
+namespace opwright::target::cpu {
+using namespace math;
+using LExpr = loop::Expr;
+
+Interior interior(Context& c, Point& point, VarId lane, const std::vector<VarId>& inner, std::vector<ExprId> roots) {
+    Interior r;
+    bool whole_known = true;
+    std::vector<bool> seen(c.math.expr_count());
+    while (!roots.empty()) {
+        const ExprId e = roots.back();
+        roots.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const math::Expr& x = c.math.expr(e);
+        for (ExprId a : x.args) roots.push_back(a);
+        const bool bounded = x.kind == ExprKind::Inside || (x.kind == ExprKind::Load && x.outside == Outside::Value);
+        if (!bounded) continue;
+        for (size_t d = 0; d < c.math.tensors[x.ref].shape.size(); ++d) {
+            const auto f = affine(c.math, x.args[d]);
+            if (!f) continue;
+            const Sym& extent = c.math.tensors[x.ref].shape[d];
+            if (f->is_plain_var() && c.math.vars[f->terms[0].first].extent == extent) continue;
+            LExpr low = point.sym(f->offset), high = low;  // of the index without the lane's part
+            bool bounds_known = true;
+            for (const auto& [v, k] : f->terms) {
+                if (v == lane) continue;
+                if (std::find(inner.begin(), inner.end(), v) == inner.end()) {
+                    const LExpr part = point.variable(v) * point.sym(k);
+                    low = low + part;
+                    high = high + part;
+                } else if (k.lower() >= 0) {
+                    high = high + point.sym(k * (c.math.vars[v].extent - Sym(1)));
+                } else if (k.upper() <= 0) {
+                    low = low + point.sym(k * (c.math.vars[v].extent - Sym(1)));
+                } else {
+                    bounds_known = false;
+                }
+            }
+            if (f->coefficient(lane).is(0)) {
+                whole_known &= bounds_known;
+                if (bounds_known)
+                    r.whole = joint(r.whole, loop::both(loop::ge(low, c.b.i64(0)), loop::lt(high, point.sym(extent))));
+                continue;
+            }
+            const auto step = f->coefficient(lane).constant();
+            if (!step || *step < 1 || !bounds_known) return {};
+            const LExpr begin = loop::ceildiv(-low, *step),
+                        end = loop::floordiv(point.sym(extent) - 1 - high, *step) + 1;
+            r.lanes =
+                r.lanes ? Range{loop::max(r.lanes->begin, begin), loop::min(r.lanes->end, end)} : Range{begin, end};
+        }
+    }
+    if (!whole_known) r.whole = {};
+    return r;
+}
+
+}  // namespace opwright::target::cpu
