@@ -14,7 +14,10 @@ namespace opwright::runtime {
 namespace {
 
 constexpr uint32_t kOpen = 0x80000000u;  // further workers may join the job
-constexpr auto kSpin = std::chrono::microseconds(30);
+// A caller waits for others to finish what they have begun. A worker waits for the next kernel of the same run, some of
+// which are short of work for all threads: one that went to sleep meanwhile is woken late where other processes
+// compete.
+constexpr auto kCallerSpin = std::chrono::microseconds(30), kWorkerSpin = std::chrono::microseconds(1000);
 
 // The pool and the worker number of the thread that runs a chunk, for nested calls.
 thread_local const ThreadPool* current_pool = nullptr;
@@ -28,10 +31,10 @@ void pause() {
 #endif
 }
 
-// Spins until done() or for about kSpin; returns done().
+// Spins until done() or for about as long as told; returns done().
 template <class Done>
-bool spin_until(Done done) {
-    const auto end = std::chrono::steady_clock::now() + kSpin;
+bool spin_until(std::chrono::microseconds time, Done done) {
+    const auto end = std::chrono::steady_clock::now() + time;
     do {
         for (int i = 0; i < 16; ++i) {
             if (done()) return true;
@@ -146,7 +149,8 @@ void ThreadPool::work(int worker) noexcept {
             take_chunks(worker);
             if (state_.fetch_sub(1) == 1) state_.notify_one();  // the last to leave a closed job
         }
-        if (!spin_until([&] { return epoch_.load(std::memory_order_relaxed) != epoch; })) epoch_.wait(epoch);
+        if (!spin_until(kWorkerSpin, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; }))
+            epoch_.wait(epoch);
     }
 }
 
@@ -169,12 +173,13 @@ void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
         next_.store(0, std::memory_order_relaxed);
         state_.store(kOpen);
         epoch_.fetch_add(1);
-        if (helpers == static_cast<int>(threads_.size())) epoch_.notify_all();
+        if (helpers == static_cast<int>(threads_.size()))
+            epoch_.notify_all();
         else
             for (int i = 0; i < helpers; ++i) epoch_.notify_one();
         take_chunks(0);
         uint32_t inside = state_.fetch_and(~kOpen) & ~kOpen;
-        if (inside != 0 && !spin_until([&] { return state_.load() == 0; }))
+        if (inside != 0 && !spin_until(kCallerSpin, [&] { return state_.load() == 0; }))
             while ((inside = state_.load()) != 0) state_.wait(inside);
     }
     current_pool = outer_pool;
