@@ -188,4 +188,13 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
     }
 }
 
+// Fills global memory with one value, on the pipe that writes it.
+template <typename T>
+void InitGlobalMemory(const GlobalTensor<T>& dst, uint64_t size, T value, ascend_sim::At at = ascend_sim::At()) {
+    const sim::Instruction in(PIPE_MTE3, "InitGlobalMemory", at);
+    sim::check_global(in, dst, size, "destination");
+    in.write_global(sim::gm(dst), size * sizeof(T), "destination");
+    for (uint64_t i = 0; i < size; ++i) std::memcpy(sim::gm(dst) + i, &value, sizeof(T));
+}
+
 }  // namespace AscendC

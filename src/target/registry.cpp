@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "target/ascend/ascend.h"
 #include "target/c/c.h"
 #include "target/cuda/cuda.h"
 #include "target/target.h"
@@ -15,6 +16,7 @@ std::span<const Target* const> targets() {
     static const std::vector<const Target*> all = {
         &c::c_target(),
         &cuda::cuda_target(),
+        &ascend::ascend_target(),
     };
     return all;
 }

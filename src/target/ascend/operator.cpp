@@ -1,0 +1,288 @@
+#include "target/ascend/operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "schedule/block_kernel.h"
+#include "target/ascend/helpers.h"
+#include "tile/blocks.h"
+
+namespace opwright::target::ascend {
+using namespace math;
+
+namespace {
+
+constexpr int64_t kMaxTile = 4096;  // lanes: 16 KB of float, from where on a DMA runs at full width
+
+const char* const kPreamble = R"(#include "kernel_operator.h"
+
+using namespace AscendC;
+
+constexpr int32_t BUFFER_NUM = 2;  // double buffering: one tile is moved while the other is computed
+)";
+
+// Lines of at most 120 columns: broken after a comma or operator, and continued eight columns further in.
+std::string wrapped(const std::string& text) {
+    constexpr size_t kWidth = 120;
+    std::string r;
+    for (size_t at = 0; at < text.size();) {
+        size_t end = text.find('\n', at);
+        if (end == std::string::npos) end = text.size();
+        std::string line = text.substr(at, end - at);
+        at = end + 1;
+        const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+        const bool comment = line.compare(indent, 2, "//") == 0;
+        while (line.size() > kWidth && !comment) {
+            size_t cut = 0;
+            for (const char* mark : {", ", " ? ", " : ", " && ", " || ", " + "}) {
+                size_t found = line.rfind(mark, kWidth - 2);
+                if (found != std::string::npos && found > indent + 16)
+                    cut = std::max(cut, found + (mark[0] == ',' ? 2 : 1));
+            }
+            if (cut == 0) break;
+            std::string head = line.substr(0, cut);
+            while (!head.empty() && head.back() == ' ') head.pop_back();
+            r += head + "\n";
+            line = std::string(indent + 8, ' ') + line.substr(cut);
+        }
+        r += line + "\n";
+    }
+    return r;
+}
+
+// Host versions of the functions that sizes need.
+const char* const kHostFunctions[][2] = {
+    {"HostFloorDiv",
+     "inline int64_t HostFloorDiv(int64_t a, int64_t b)\n{\n    return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != "
+     "(b < 0) ? 1 : 0);\n}\n"},
+    {"HostFloorMod",
+     "inline int64_t HostFloorMod(int64_t a, int64_t b)\n{\n    return b == 0 ? 0 : a % b + (a % b != 0 && (a < 0) != "
+     "(b < 0) ? b : 0);\n}\n"},
+    {"HostLower", "inline int64_t HostLower(int64_t a, int64_t b)\n{\n    return a < b ? a : b;\n}\n"},
+    {"HostHigher", "inline int64_t HostHigher(int64_t a, int64_t b)\n{\n    return a > b ? a : b;\n}\n"}};
+
+// Whether every tensor that the nest writes along v is written element beside element there.
+bool writes_beside(const schedule::Kernel& k, const schedule::Nest& nest, VarId v) {
+    const Program& p = k.program;
+    for (uint32_t i : nest.equations) {
+        const Equation& q = p.equations[i];
+        if (std::find(nest.local.begin(), nest.local.end(), q.lhs) != nest.local.end()) continue;
+        if (std::find(q.vars.begin(), q.vars.end(), v) == q.vars.end()) continue;
+        Sym stride = 0, step = 1;
+        for (size_t d = q.at.size(); d-- > 0;) {
+            if (const auto f = affine(p, q.at[d])) stride = stride + f->coefficient(v) * step;
+            step = step * p.tensors[q.lhs].shape[d];
+        }
+        if (!stride.is(1)) return false;
+    }
+    return true;
+}
+
+// One axis a block, along which results are written without gaps; false where the plan holds rows otherwise.
+bool settle_axis(const schedule::Kernel& k, const schedule::Nest& nest, schedule::NestPlan& plan) {
+    const bool rows = !plan.blocks.empty() && plan.blocks[0].tile == schedule::kWhole;
+    if (plan.blocks.size() == 1 && writes_beside(k, nest, plan.blocks[0].var)) return true;
+    if (rows || plan.blocks.size() > 1) return false;
+    std::vector<VarId> wishes;
+    for (uint32_t i : nest.equations)
+        for (VarId v : k.program.equations[i].vars)
+            if (std::find(nest.grid.begin(), nest.grid.end(), v) != nest.grid.end()) wishes.push_back(v);
+    std::fill(plan.grid_tile.begin(), plan.grid_tile.end(), 1);
+    plan.blocks.clear();
+    for (auto v = wishes.rbegin(); v != wishes.rend(); ++v)
+        if (writes_beside(k, nest, *v) && k.program.vars[*v].extent.upper() > 1) {
+            plan.blocks = {{*v, kMaxTile}};
+            plan.grid_tile[static_cast<size_t>(std::find(nest.grid.begin(), nest.grid.end(), *v) - nest.grid.begin())] =
+                kMaxTile;
+            break;
+        }
+    return true;
+}
+
+// Whether some nest walks along its rows more than once: then rows that fit are better held whole.
+bool walks_rows_again(const schedule::Kernel& k) {
+    for (const schedule::Nest& nest : k.nests) {
+        std::map<VarId, int> walks;
+        for (uint32_t i : nest.equations) {
+            const Equation& q = k.program.equations[i];
+            std::set<VarId> vars(q.vars.begin(), q.vars.end());
+            std::set<ExprId> seen;
+            std::vector<ExprId> stack{q.rhs};
+            while (!stack.empty()) {
+                const ExprId e = stack.back();
+                stack.pop_back();
+                if (!seen.insert(e).second) continue;
+                const Expr& x = k.program.expr(e);
+                if (x.kind == ExprKind::Reduce) vars.insert(x.vars.begin(), x.vars.end());
+                stack.insert(stack.end(), x.args.begin(), x.args.end());
+            }
+            for (VarId v : vars)
+                if (std::find(nest.grid.begin(), nest.grid.end(), v) == nest.grid.end() && ++walks[v] > 1) return true;
+        }
+    }
+    return false;
+}
+
+// A structure of what the host counts, and the function that counts it.
+std::string tiling_text(const KernelSource& k, const Operator& op) {
+    const std::string type = upper_camel(k.name) + "Tiling";
+    std::string r = fmt::format("// What the host counts for {}, passed by value.\nstruct {} {{\n", k.name, type);
+    for (const std::string& f : op.fields) r += fmt::format("    int64_t {};\n", f);
+    if (!k.block_extent.empty())
+        r += "    uint32_t tileLength;   // elements of a full tile, whole 256 bytes of float\n";
+    if (k.mix)
+        r += "    TCubeTiling cube;      // of the product\n    int64_t rows;          // of the product, all matrices "
+             "together\n    int64_t rowsPerCore;\n";
+    r += "    int64_t tasks;         // of all cores together\n    int64_t tasksPerCore;  // the last core may have "
+         "fewer\n};\n\n";
+    const std::string sizes = size_parameters(op);
+    r += fmt::format("inline {} Make{}({}{}int64_t cores, int64_t maxTile = {})\n{{\n", type, type, sizes,
+                     sizes.empty() ? "" : ", ", std::min(k.max_tile, kMaxTile));
+    r += fmt::format("    {} t{{}};\n", type);
+    for (const std::string& f : op.fields) r += fmt::format("    t.{0} = {0};\n", f);
+    const auto up = [](const std::string& n) { return n.find(' ') == std::string::npos ? n : "(" + n + ")"; };
+    if (k.block_extent.empty()) {
+        r += "    (void)maxTile;  // no tiles\n";
+        r += fmt::format("    t.tasks = {};\n", k.tasks);
+    } else if (k.whole) {
+        r += "    (void)maxTile;  // rows are held whole\n";
+        r += fmt::format("    t.tileLength = static_cast<uint32_t>(({} + 63) / 64 * 64);\n    t.tasks = {};\n",
+                         k.block_extent, k.tasks);
+    } else {
+        r += fmt::format("    const int64_t extent = {};\n", k.block_extent);
+        if (k.block_in_grid) {
+            r += "    // Tiles as large as fit, but enough of them for all cores.\n";
+            r += fmt::format("    const int64_t rows = {};\n", k.tasks);
+            r += "    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;\n    tile = tile < extent ? "
+                 "tile : extent;\n";
+        } else {
+            r += "    int64_t tile = extent;\n";
+        }
+        r += "    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n    t.tileLength = "
+             "static_cast<uint32_t>(tile > 64 ? tile : 64);\n";
+        r += k.block_in_grid ? "    t.tasks = rows * ((extent + t.tileLength - 1) / t.tileLength);\n"
+                             : fmt::format("    t.tasks = {};\n", up(k.tasks));
+    }
+    if (k.mix) {
+        const int64_t depth = 128 / k.factor_bytes;  // 128 x baseK elements, twice, fill L0A and L0B
+        r += fmt::format(
+            "    t.rows = {};\n    t.rowsPerCore = (t.rows + cores - 1) / cores;\n"
+            "    t.tasksPerCore = t.rowsPerCore * ((extent + t.tileLength - 1) / t.tileLength);\n"
+            "    t.cube.usedCoreNum = static_cast<int32_t>(cores);\n    t.cube.M = static_cast<int32_t>({});\n    "
+            "t.cube.N = static_cast<int32_t>({});\n"
+            "    t.cube.Ka = t.cube.Kb = static_cast<int32_t>({});\n    t.cube.singleCoreM = "
+            "static_cast<int32_t>(t.rowsPerCore);\n"
+            "    t.cube.singleCoreN = t.cube.N;\n    t.cube.singleCoreK = t.cube.Ka;\n"
+            "    t.cube.baseM = t.cube.baseN = 128;  // 64 KB of L0C\n    t.cube.baseK = {};                  // twice "
+            "32 KB each of L0A and L0B\n"
+            "    t.cube.dbL0A = t.cube.dbL0B = 2;\n    t.cube.dbL0C = 1;\n    t.cube.stepM = t.cube.stepN = 1;\n    "
+            "t.cube.stepKa = t.cube.stepKb = 4;\n"
+            "    t.cube.depthA1 = t.cube.depthB1 = 8;  // two steps of four blocks: all of L1\n",
+            k.rows, k.row_m, k.row_n, k.row_k, depth);
+    } else if (k.one_core)
+        r += "    (void)cores;  // one core, since places are data and might meet\n    t.tasksPerCore = t.tasks;\n";
+    else
+        r += "    t.tasksPerCore = (t.tasks + cores - 1) / cores;\n";
+    return r + "    return t;\n}\n";
+}
+}  // namespace
+
+std::string size_parameters(const Operator& op) {
+    std::string r;
+    for (const std::string& f : op.fields) r += (r.empty() ? "" : ", ") + ("int64_t " + f);
+    return r;
+}
+
+std::string plan_condition(const Operator& op, size_t i) {
+    if (i + 1 == op.plans.size()) return "";
+    std::string r;
+    for (const KernelSource& k : op.plans[i].kernels)
+        if (k.whole) {
+            const std::string n =
+                k.block_extent.find(' ') == std::string::npos ? k.block_extent : "(" + k.block_extent + ")";
+            r += fmt::format("{}{} > 0 && {} <= {}", r.empty() ? "" : " && ", n, n, k.max_tile);
+        }
+    return r.empty() ? "true" : r;
+}
+
+Result<Operator> write_operator(const Program& p, const EmitOptions& o) {
+    if (!o.schedule.empty())
+        return Diagnostic("Target ascend takes no schedule of a person yet.", {}, "Leave --schedule out.");
+    Operator op;
+    Helpers helpers;
+    std::string classes;
+    const auto plan_of = [&](bool recompute, bool whole, const std::string& suffix) -> Result<Plan> {
+        schedule::Kernel k = schedule::form_block_kernel(p, recompute);
+        std::vector<std::optional<Product>> products(k.nests.size());
+        for (size_t i = 0; i < k.nests.size(); ++i) {
+            products[i] = extract_product(k, i);
+            k.nests[i].contraction.reset();
+        }
+        schedule::BlockLimits limits;
+        limits.map_elements = limits.loop_elements = kMaxTile;
+        limits.max_axes = 1;
+        schedule::Schedule s = schedule::default_block_schedule(k, limits, whole);
+        for (size_t i = 0; i < k.nests.size(); ++i)
+            if (!settle_axis(k, k.nests[i], s.nests[i])) return Diagnostic("Its rows have more than one axis.");
+        for (size_t i = 0; i < k.nests.size(); ++i)
+            for (uint32_t e : k.nests[i].equations)
+                if (k.program.equations[e].update != Update::Set) {  // places that are data: one after the other
+                    s.nests[i].blocks.clear();
+                    std::fill(s.nests[i].grid_tile.begin(), s.nests[i].grid_tile.end(), 1);
+                }
+        Plan plan;
+        plan.whole = whole;
+        plan.schedule = s.summary + "\n";
+        plan.schedule_json = schedule::to_json(s, k);
+        plan.workspace = k.workspace;
+        OPW_TRY(const tile::Program t, tile::apply_blocks(k, std::move(s)));
+        plan.program = t.kernel.program;
+        plan.tile = tile::print(t);
+        const Names names(t.kernel.program);
+        if (op.fields.empty())
+            for (const std::string& n : p.symbols()) {
+                op.symbols.push_back(n);
+                op.fields.push_back(names.fields().count(n) ? names.field(n) : "size" + upper_camel(n));
+            }
+        for (size_t i = 0; i < t.nests.size(); ++i) {
+            OPW_TRY(KernelSource source,
+                    write_kernel(t, i, names, helpers,
+                                 t.nests.size() == 1 ? suffix : fmt::format("{}_part{}", suffix, i + 1),
+                                 products[i] ? &*products[i] : nullptr));
+            plan.kernels.push_back(std::move(source));
+        }
+        return plan;
+    };
+    op.name = p.name;
+    const bool rows = walks_rows_again(schedule::form_block_kernel(p, false));
+    if (rows)
+        if (auto plan = plan_of(false, true, ""); plan.ok()) op.plans.push_back(std::move(*plan));
+    OPW_TRY(Plan plan, plan_of(rows, false, op.plans.empty() ? "" : "_long_rows"));
+    op.plans.push_back(std::move(plan));
+
+    const bool mix = std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& pl) {
+        return std::any_of(pl.kernels.begin(), pl.kernels.end(), [](const KernelSource& k) { return k.mix; });
+    });
+    op.kernels = "// " + p.name + (p.doc.empty() ? "" : ": " + p.doc) + "\n" +
+                 (mix ? "#include \"lib/matmul_intf.h\"\n" : "") + kPreamble;
+    std::string tilings, bodies;
+    for (const Plan& pl : op.plans)
+        for (const KernelSource& k : pl.kernels) {
+            tilings += "\n" + tiling_text(k, op);
+            bodies += "\n" + k.device;
+            std::string line = fmt::format("{}: unified buffer for tiles of up to {} elements:", k.name,
+                                           std::min(k.max_tile, k.whole ? k.max_tile : kMaxTile));
+            for (const Budget& b : k.budget)
+                line += fmt::format(" {} {}", b.buffer, b.bytes(std::min(k.max_tile, k.whole ? k.max_tile : kMaxTile)));
+            op.facts.push_back(line);
+        }
+    for (const auto& [name, text] : kHostFunctions)
+        if (tilings.find(name + std::string("(")) != std::string::npos) op.kernels += std::string("\n") + text;
+    op.kernels = wrapped(op.kernels + tilings + helper_text(helpers.used) + bodies);
+    return op;
+}
+
+}  // namespace opwright::target::ascend

@@ -1,0 +1,165 @@
+#include "target/ascend/project.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace opwright::target::ascend {
+using namespace math;
+
+namespace {
+
+std::string elements(const Program& p, TensorId t, const Names& names) {
+    Helpers unused;
+    Scalar s(p, names, unused);
+    s.sizes.clear();
+    s.host = true;
+    std::string r;
+    for (const Sym& n : p.tensors[t].shape) {
+        const std::string e = s.sym(n);
+        const bool plain = e.find(' ') == std::string::npos || p.tensors[t].shape.size() == 1;
+        r += (r.empty() ? "" : " * ") + (plain ? e : "(" + e + ")");
+    }
+    return r.empty() ? "1" : r;
+}
+std::string parameters_of(const Program& p, const Names& names, const Operator& op,
+                          const std::vector<TensorId>& workspace) {
+    std::string r;
+    for (TensorId t : p.inputs) r += fmt::format("uint8_t *{}, ", names.tensor(t));
+    for (TensorId t = 0; t < p.tensors.size(); ++t)
+        if (p.tensors[t].role == Role::Constant) r += fmt::format("uint8_t *{}, ", names.tensor(t));
+    for (TensorId t : p.outputs) r += fmt::format("uint8_t *{}, ", names.tensor(t));
+    if (!workspace.empty()) r += "uint8_t *workspace, ";
+    const std::string sizes = size_parameters(op);
+    return r + sizes + (sizes.empty() ? "" : ", ");
+}
+
+std::string launch_file(const Operator& op) {
+    const Plan& first = op.plans[0];
+    const Program& p = first.program;
+    const Names names(p);
+    const bool workspace =
+        std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) { return !x.workspace.empty(); });
+    const bool faults = std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) {
+        return std::any_of(x.kernels.begin(), x.kernels.end(), [](const KernelSource& k) { return k.faults; });
+    });
+    const std::string type = upper_camel(op.name);
+    std::string r = fmt::format(
+        "// Host side of {}: counts the tilings and launches the kernels, one after the other, on a stream.\n",
+        op.name);
+    r += fmt::format("#include \"acl/acl.h\"\n#include \"{}_kernel.h\"\n\n", op.name);
+    if (workspace) {
+        r += fmt::format(
+            "// Bytes of global memory for results that pass from kernel to kernel.\nint64_t "
+            "{}WorkspaceBytes({})\n{{\n",
+            type, size_parameters(op));
+        r += "    int64_t bytes = 0;\n";
+        for (size_t i = 0; i < op.plans.size(); ++i) {
+            const Program& m = op.plans[i].program;
+            const Names n(m);
+            std::string sum;
+            for (TensorId t : op.plans[i].workspace)
+                sum += fmt::format("{}(({}) * static_cast<int64_t>(sizeof({})) + 511) / 512 * 512",
+                                   sum.empty() ? "" : " + ", elements(m, t, n),
+                                   memory_type(compute_type(m.tensors[t].dtype)));
+            if (sum.empty()) continue;
+            r += fmt::format("    bytes = bytes > {0} ? bytes : {0};\n", sum);
+        }
+        r += "    return bytes;\n}\n\n";
+    }
+    r += "// Pointers are of the device; `cores` are its vector cores (48 on Atlas A2).";
+    if (faults)
+        r += "\n// `faults`: one zeroed int32_t a core; nonzero after the launch where an index that is data left its "
+             "tensor.";
+    r += fmt::format("\nvoid {}({}{}int64_t cores, aclrtStream stream)\n{{\n", type,
+                     parameters_of(p, names, op, workspace ? std::vector<TensorId>{0} : std::vector<TensorId>{}),
+                     faults ? "uint8_t *faults, " : "");
+    for (size_t i = 0; i < op.plans.size(); ++i) {
+        const Plan& plan = op.plans[i];
+        const Program& m = plan.program;
+        const Names n(m);
+        const std::string condition = plan_condition(op, i);
+        std::string pad = "    ";
+        if (op.plans.size() > 1) {
+            r += condition.empty() ? "    {  // rows too long to be held\n"
+                                   : fmt::format("    if ({}) {{  // rows that fit the unified buffer\n", condition);
+            pad = "        ";
+        }
+        std::string offset = "workspace";
+        for (TensorId t : plan.workspace) {
+            r += fmt::format("{}uint8_t *{} = {};\n", pad, n.tensor(t), offset);
+            offset = fmt::format("{} + (({}) * static_cast<int64_t>(sizeof({})) + 511) / 512 * 512", n.tensor(t),
+                                 elements(m, t, n), memory_type(compute_type(m.tensors[t].dtype)));
+        }
+        std::string arguments;
+        for (const std::string& f : op.fields) arguments += f + ", ";
+        size_t k_index = 0;
+        for (const KernelSource& k : plan.kernels) {
+            const std::string tiling = plan.kernels.size() == 1 ? "tiling" : fmt::format("tiling{}", ++k_index);
+            const std::string blocks = plan.kernels.size() == 1 ? "blocks" : fmt::format("blocks{}", k_index);
+            std::string pass;
+            for (TensorId t : k.parameters) pass += n.tensor(t) + ", ";
+            if (k.faults) pass += "faults, ";
+            const std::string kt = upper_camel(k.name) + "Tiling";
+            r += fmt::format("{0}const {1} {2} = Make{1}({3}cores);\n", pad, kt, tiling, arguments);
+            r += fmt::format(
+                "{0}if ({1}.tasks > 0) {{\n{0}    const auto {2} = static_cast<uint32_t>(({1}.tasks + {1}.tasksPerCore "
+                "- 1) / {1}.tasksPerCore);\n",
+                pad, tiling, blocks);
+            r += fmt::format("{0}    {1}<<<{2}, nullptr, stream>>>({3}{4});\n{0}}}\n", pad, k.name + "_kernel",
+                             k.mix ? "(" + blocks + " + 1) / 2" : blocks, pass, tiling);
+        }
+        if (op.plans.size() > 1) {
+            if (!condition.empty()) r += "        return;\n";
+            r += "    }\n";
+        }
+    }
+    return r + "}\n";
+}
+
+std::string cmake_file(const Operator& op) {
+    return fmt::format(R"(# {0} for Atlas A2 and A3 (__NPU_ARCH__ 2201). Source CANN's set_env.sh first; then
+#   cmake -B build && cmake --build build
+cmake_minimum_required(VERSION 3.16)
+set(CMAKE_ASC_ARCHITECTURES dav-2201)
+find_package(ASC REQUIRED)
+project({0} LANGUAGES ASC CXX)
+
+add_library({0} SHARED {0}.asc)
+target_include_directories({0} PRIVATE ${{CMAKE_CURRENT_SOURCE_DIR}})
+set_target_properties({0} PROPERTIES CXX_STANDARD 17)
+)",
+                       op.name);
+}
+
+std::string readme(const Operator& op) {
+    const Program& p = op.plans[0].program;
+    const Names names(p);
+    std::string r = fmt::format(
+        "# {}\n\n{}\n\nAscend C for the vector cores of Atlas A2 and A3 (`__NPU_ARCH__ == 2201`), emitted by "
+        "Opwright.\n\n",
+        op.name, p.doc.empty() ? "An operator." : p.doc);
+    r += "| Tensor | Elements | Type |\n| --- | --- | --- |\n";
+    for (const auto* list : {&p.inputs, &p.outputs})
+        for (TensorId t : *list)
+            r += fmt::format("| `{}` | {} | {} |\n", names.tensor(t), elements(p, t, names),
+                             memory_type(p.tensors[t].dtype));
+    r += fmt::format(
+        "\n- `{0}_kernel.h`: the kernels, their tilings, and the functions of the host that count them.\n"
+        "- `{0}.asc`: the host's launch, `{1}(...)`, with `<<<>>>`.\n- `CMakeLists.txt`: a shared library, with "
+        "`find_package(ASC)`.\n",
+        op.name, upper_camel(op.name));
+    r += "\nTensors are dense and row-major. The kernels were run on Opwright's functional simulator, with checks of "
+         "alignment, "
+         "bounds,\nqueues and synchronisation; on a device they have not been run, and no statement of speed is "
+         "made.\n\nUnified buffer, in bytes:\n\n";
+    for (const std::string& f : op.facts) r += "- " + f + "\n";
+    return r;
+}
+}  // namespace
+
+std::vector<SourceFile> project_files(const Operator& op, const Program&, const EmitOptions&) {
+    return {{op.name + ".asc", launch_file(op)}, {"CMakeLists.txt", cmake_file(op)}, {"README.md", readme(op)}};
+}
+
+}  // namespace opwright::target::ascend

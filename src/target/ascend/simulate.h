@@ -1,0 +1,19 @@
+// Emitted kernels on the functional simulator.
+#pragma once
+#include "target/ascend/operator.h"
+#include "target/host_compiler.h"
+
+namespace opwright::target::ascend {
+
+// The headers of ascend_sim/, as they are embedded in this binary.
+std::vector<SourceFile> simulator_headers();
+
+// C++ that runs an operator on the simulator; the function it defines is called `function`.
+std::string driver_text(const Operator& op, const math::Program& p, const std::string& function,
+                        const std::string& kernels);
+
+// An operator whose driver is built.
+std::unique_ptr<Runnable> make_runnable(std::shared_ptr<SharedLibrary> library, const std::string& function,
+                                        const Operator& op, const math::Program& p);
+
+}  // namespace opwright::target::ascend

@@ -1,0 +1,151 @@
+// The Ascend C target: its sources as people read them, and the functions it brings along for the scalar unit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "lang/library.h"
+#include "math/inline.h"
+#include "math/unit_dims.h"
+#include "target/ascend/ascend.h"
+#include "target/ascend/helpers.h"
+#include "target/ascend/scalar.h"
+#include "target/host_compiler.h"
+
+namespace opwright::target::ascend {
+namespace {
+
+// The first example of an operator with a symbol for every extent but 1, as `emit` takes it.
+math::Program first_example(const lang::Library& library, const std::string& op) {
+    const auto examples = library.examples(*library.find(op));
+    EXPECT_TRUE(examples.ok() && !examples->empty()) << op;
+    std::vector<lang::Argument> open = (*examples)[0].arguments;
+    for (lang::Argument& a : open)
+        for (math::Sym& s : a.shape)
+            if (const auto c = s.constant(); c && *c != 1) s = math::Sym::symbol("n" + std::to_string(*c));
+    const auto p = library.elaborate(op, open, (*examples)[0].attributes);
+    EXPECT_TRUE(p.ok()) << op;
+    return math::inline_temporaries(math::drop_unit_variables(*p)).program;
+}
+
+class Golden : public testing::TestWithParam<const char*> {};
+
+// The emitted kernels, word for word. OPWRIGHT_UPDATE_GOLDEN=1 writes the files anew: read what changed.
+TEST_P(Golden, IsAsItWasRead) {
+    const std::string op = GetParam();
+    std::ifstream source(std::string(OPWRIGHT_SOURCE_DIR) + "/examples/" + op + ".op");
+    lang::Library own;
+    if (source) {
+        const std::string text{std::istreambuf_iterator<char>(source), {}};
+        ASSERT_TRUE(own.add(std::make_shared<const Source>(Source{op + ".op", text})).ok());
+    }
+    const math::Program p = first_example(source ? own : lang::Library::standard(), op);
+    const auto e = ascend_target().emit(p, {});
+    ASSERT_TRUE(e.ok()) << e.error().message;
+    const std::string path = std::string(OPWRIGHT_SOURCE_DIR) + "/tests/golden/ascend/" + op + "_kernel.h";
+    if (const char* update = std::getenv("OPWRIGHT_UPDATE_GOLDEN"); update && *update)
+        std::ofstream(path) << e->files[0].text;
+    std::ifstream in(path);
+    const std::string want{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(e->files[0].text, want) << path << ": OPWRIGHT_UPDATE_GOLDEN=1 writes it anew";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ascend, Golden,
+                         testing::Values("relu", "softmax", "matmul_prelu", "sobel", "layer_norm", "transpose",
+                                         "gather", "add"),
+                         [](const auto& i) { return i.param; });
+
+TEST(AscendTarget, SaysWhatTheChipHasNot) {
+    const auto& library = lang::Library::standard();
+    auto examples = library.examples(*library.find("relu"));
+    ASSERT_TRUE(examples.ok());
+    std::vector<lang::Argument> a = (*examples)[0].arguments;
+    a[0].dtype = DType::F64;
+    const auto p = library.elaborate("relu", a, {});
+    ASSERT_TRUE(p.ok());
+    const auto e = ascend_target().emit(*p, {});
+    ASSERT_FALSE(e.ok());
+    EXPECT_NE(e.error().message.find("f64"), std::string::npos) << e.error().message;
+}
+
+// Every function without an instruction, on floats of all magnitudes and on special values, within the error that the
+// library allows it.
+TEST(AscendTarget, ScalarFunctionsAreWithinTheirBounds) {
+    if (host_compiler(true).empty()) GTEST_SKIP() << "no C++ compiler";
+    using math::Fn;
+    const Fn one[] = {Fn::Sign, Fn::Floor, Fn::Ceil,  Fn::Round, Fn::Trunc, Fn::Exp,   Fn::Exp2,  Fn::Expm1,
+                      Fn::Log,  Fn::Log2,  Fn::Log1p, Fn::Sin,   Fn::Cos,   Fn::Tan,   Fn::Asin,  Fn::Acos,
+                      Fn::Atan, Fn::Sinh,  Fn::Cosh,  Fn::Tanh,  Fn::Asinh, Fn::Acosh, Fn::Atanh, Fn::Erf};
+    const Fn two[] = {Fn::Pow, Fn::Atan2, Fn::Fmod, Fn::Mod, Fn::Max, Fn::Min};
+    std::set<std::string> names;
+    std::string cases;
+    for (Fn f : one)
+        names.insert(Scalar::function_name(f)),
+            cases += "case " + std::to_string(static_cast<int>(f)) + ": return " + Scalar::function_name(f) + "(a);\n";
+    for (Fn f : two)
+        names.insert(Scalar::function_name(f)), cases += "case " + std::to_string(static_cast<int>(f)) + ": return " +
+                                                         Scalar::function_name(f) + "(a, b);\n";
+    const std::string text = "#include <cstdint>\n#include <cmath>\n#define __aicore__\nusing std::sqrt;\n" +
+                             helper_text(names) + "extern \"C\" float call(int f, float a, float b) { switch (f) {\n" +
+                             cases + "} return 0; }\n";
+    const auto library =
+        build_shared_library({{"functions.cpp", text}}, "functions.cpp", {"-std=c++17", "-O1", "-ffp-contract=off"});
+    ASSERT_TRUE(library.ok()) << library.error().message;
+    auto* call = reinterpret_cast<float (*)(int, float, float)>((*library)->symbol("call"));
+
+    std::mt19937 random(7);
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> special = {0.0f,  -0.0f,   1.0f, -1.0f,  0.5f,    -0.5f, 2.0f,   3.0f,
+                                  inf,   -inf,    nan,  1e-45f, -1e-45f, 1e38f, -3e38f, 0x1.fffffep-127f,
+                                  88.7f, -104.0f, 1e5f};
+    const auto check = [&](Fn f, float a, float b) {
+        const double in[2] = {a, b};
+        const double want = math::apply(f, std::span<const double>(in, 2));
+        const float got = call(static_cast<int>(f), a, b), rounded = static_cast<float>(want);
+        if (std::isnan(want)) return std::isnan(got);
+        if (rounded == got) return want != 0 || std::signbit(want) == std::signbit(got);
+        if (std::isinf(rounded) || std::isinf(got))
+            return std::isinf(rounded) && std::fabs(got) > 3.4e38f && std::signbit(got) == std::signbit(rounded);
+        const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), 0x1p-149);
+        return std::fabs(got - want) <= math::info(f).ulps * ulp;
+    };
+    const auto any = [&] {  // a float of any exponent
+        const uint32_t bits = random();
+        float v;
+        std::memcpy(&v, &bits, 4);
+        return v;
+    };
+    std::uniform_real_distribution<float> near(-8, 8), unit(-1, 1);
+    for (Fn f : one) {
+        int wrong = 0;
+        for (int i = 0; i < 30000; ++i) {
+            const float a = i < static_cast<int>(special.size()) ? special[i]
+                            : i % 3 == 0                         ? any()
+                            : i % 3 == 1                         ? near(random)
+                                                                 : unit(random);
+            if (!check(f, a, 0) && ++wrong <= 3)
+                ADD_FAILURE() << math::info(f).name << "(" << a << ") is " << call(static_cast<int>(f), a, 0);
+        }
+    }
+    for (Fn f : two) {
+        int wrong = 0;
+        for (int i = 0; i < 30000; ++i) {
+            const size_t n = special.size(), k = static_cast<size_t>(i);
+            const float a = k < n * n ? special[k / n]
+                            : i % 2   ? any()
+                                      : near(random),
+                        b = k < n * n   ? special[k % n]
+                            : i % 4 < 2 ? any()
+                                        : near(random);
+            if (!check(f, a, b) && ++wrong <= 3)
+                ADD_FAILURE() << math::info(f).name << "(" << a << ", " << b << ") is "
+                              << call(static_cast<int>(f), a, b);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace opwright::target::ascend
