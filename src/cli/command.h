@@ -23,6 +23,8 @@ struct Context {
 void add_check(CLI::App& app, Context& c);
 void add_explain(CLI::App& app, Context& c);
 void add_emit(CLI::App& app, Context& c);
+void add_grad(CLI::App& app, Context& c);
+void add_jvp(CLI::App& app, Context& c);
 void add_compare(CLI::App& app, Context& c);
 void add_run(CLI::App& app, Context& c);
 void add_verify(CLI::App& app, Context& c);

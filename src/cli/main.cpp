@@ -38,6 +38,8 @@ int main(int argc, char** argv) {
     add_check(app, c);
     add_explain(app, c);
     add_emit(app, c);
+    add_grad(app, c);
+    add_jvp(app, c);
     add_compare(app, c);
     add_run(app, c);
     add_verify(app, c);

@@ -292,11 +292,11 @@ bool GradientBuilder::extended(const Contribution& c) {
         Linear moved = *l;
         moved.offset = moved.offset - r->low;
         wide.at[d] = x.expression(moved);
-        longer[d] = r->high - r->low + Sym(1);
+        longer[d] = math::max(r->high - r->low + Sym(1), 0);
         low[d] = r->low;
     }
     if (!any) return contribute(std::move(wide)), true;
-    if (!solve(p_, wide.at, c.at, c.scope.vars, c.scope.outer)) return false;
+    if (!solve(p_, wide.at, index(c.tensor), c.scope.vars, c.scope.outer)) return false;
     const std::string name = "d" + p_.tensors[c.tensor].name + "_beyond";
     TensorId t = temporary(name, cotangent_type(c.tensor), longer);
     wide.tensor = t;
@@ -319,11 +319,16 @@ void GradientBuilder::scatter(const Contribution& c) {
     for (size_t d = 0; d < s.at.size(); ++d)
         s.at[d] = folded_index(p_, s.at[d], c.outside, p_.tensors[c.tensor].shape[d]);
     s.value = masked({c.cotangent.value, x_.both(c.scope.condition, c.cotangent.where)});
-    std::vector<VarId> used = p_.free_vars(s.value);
+    std::vector<VarId> placed, summed;
     for (ExprId a : s.at)
-        for (VarId v : p_.free_vars(a)) used.push_back(v);
+        for (VarId v : p_.free_vars(a)) placed.push_back(v);
+    const auto used = p_.free_vars(s.value);
+    for (VarId v : c.scope.vars)
+        if (has(used, v) && !has(placed, v)) summed.push_back(v);
+    const DType t = p_.expr(s.value).dtype, wide = accumulate_type(t);
+    if (!summed.empty()) s.value = p_.cast(p_.reduce(ReduceOp::Sum, summed, p_.cast(s.value, wide), wide), t);
     for (VarId v : c.scope.vars)  // an update goes over the variables that it mentions
-        if (!has(used, v)) s.value = x_.mul(s.value, p_.cast(p_.size(p_.vars[v].extent), p_.expr(s.value).dtype));
+        if (!has(used, v) && !has(placed, v)) s.value = x_.mul(s.value, p_.cast(p_.size(p_.vars[v].extent), t));
     pending_[c.tensor].scatters.push_back(std::move(s));
 }
 

@@ -48,7 +48,6 @@ private:
         std::vector<math::ExprId> at;
         math::ExprId value;
         math::Outside outside;
-        math::Sym times = 1;
     };
     struct Pending {
         std::vector<math::ExprId> terms;  // over index variables of the tensor, of the compute type

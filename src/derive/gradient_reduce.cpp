@@ -12,7 +12,7 @@ void GradientBuilder::reduction(const Equation& q, TensorId cotangent) {
     s.vars.insert(s.vars.end(), e.vars.begin(), e.vars.end());
     const ExprId g = p_.load(cotangent, q.at), y = p_.load(q.lhs, q.at);
     const DType t = p_.expr(body).dtype, wide = accumulate_type(t);
-    const std::string& name = p_.tensors[q.lhs].name;
+    const std::string name = p_.tensors[q.lhs].name;
     const auto number = [&](double v) { return p_.literal(v, t); };
     switch (e.reduce) {
         case ReduceOp::Sum: propagate(body, {g, kNone}, s); return;
@@ -54,7 +54,7 @@ void GradientBuilder::scan(const Equation& q, TensorId cotangent) {
     const ExprId body = e.args[0], g = p_.load(cotangent, q.at);
     const VarId along = e.vars[0];
     const DType t = p_.expr(body).dtype;
-    const std::string& name = p_.tensors[q.lhs].name;
+    const std::string name = p_.tensors[q.lhs].name;
     const auto number = [&](double v) { return p_.literal(v, t); };
     const Scope s{q.vars, q.vars.size(), kNone};
     const auto running = [&](const std::string& what, ReduceOp op, ExprId term, bool exclusive, bool backward) {

@@ -38,9 +38,8 @@ public:
             for (ExprId a : q.at)
                 if (value(a).kind != Kind::None) d = kUnknown;
             if (d.kind == Kind::None) continue;
-            if (q.update != Update::Set || !place_row(q)) d = kUnknown;
+            if (d.kind == Kind::Unknown || q.update != Update::Set || !row_ || !place_row(q)) return false;
             tensors_[q.lhs] = d;
-            if (d.kind == Kind::Unknown) return false;
         }
         return met && std::all_of(p_.outputs.begin(), p_.outputs.end(),
                                   [&](TensorId t) { return t != m_ && tensors_[t].kind == Kind::None; });

@@ -27,6 +27,14 @@ TEST_P(GradientOf, EqualsDifferenceQuotients) {
         const auto g = derive::gradient(*program);
         if (!g.ok()) continue;  // no float input or output
         EXPECT_EQ(math::verify(g->program), std::vector<std::string>()) << g->program.print();
+        const auto t = derive::tangent(*program);
+        ASSERT_TRUE(t.ok()) << render(t.error());
+        EXPECT_EQ(math::verify(t->program), std::vector<std::string>()) << t->program.print();
+        const Checked identity = dot_identity(*program, *g, *t, example_inputs(e, wide, random), random);
+        EXPECT_LT(identity.error, 1e-9) << identity.what << "\n"
+                                        << program->print() << "\n"
+                                        << g->program.print() << "\n"
+                                        << t->program.print();
         int settled = 0;
         for (int trial = 0; trial < 6 && settled < 2; ++trial) {
             const std::vector<Tensor> in = example_inputs(e, wide, random);

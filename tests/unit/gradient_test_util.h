@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "derive/gradient.h"
+#include "derive/tangent.h"
 #include "derive/reference.h"
 #include "lang/library.h"
 
@@ -107,6 +108,37 @@ inline std::optional<Checked> difference_quotient(const math::Program& p, const 
     if (!std::isfinite(a) || !std::isfinite(b) || std::fabs(a - b) > 1e-6 * scale) return std::nullopt;
     return Checked{std::fabs(derived - b) / scale,
                    "derived " + std::to_string(derived) + ", quotient " + std::to_string(b)};
+}
+
+// How far <c, J v> (forward) is from <J' c, v> (reverse), relative to the terms.
+inline Checked dot_identity(const math::Program& p, const derive::Gradient& g, const derive::Tangent& t,
+                            const std::vector<Tensor>& in, std::mt19937_64& random) {
+    const auto out = derive::reference(p, in);
+    if (!out.ok()) return {INFINITY, render(out.error())};
+    std::vector<Tensor> cotangents, directions;
+    for (size_t i = 0; i < out->size(); ++i) {
+        const DType type = p.tensors[p.outputs[i]].dtype;
+        cotangents.push_back(random_values(is_float(type) ? type : DType::F64, (*out)[i].value.shape(), random, -1, 1));
+    }
+    for (const Tensor& x : in) directions.push_back(random_values(x.dtype(), x.shape(), random, -1, 1));
+    const auto back = derive::reference(g.program, gradient_inputs(g, in, cotangents));
+    if (!back.ok()) return {INFINITY, render(back.error())};
+    std::vector<Tensor> forward_in;
+    for (size_t i : t.inputs) forward_in.push_back(in[i]);
+    for (size_t i : t.tangents) forward_in.push_back(directions[i]);
+    const auto forward = derive::reference(t.program, forward_in);
+    if (!forward.ok()) return {INFINITY, render(forward.error())};
+    double a = 0, b = 0, terms = 1e-6;
+    const auto sum = [&](double& s, const Tensor& x, const Tensor& y) {
+        for (int64_t i = 0; i < x.size(); ++i) {
+            const double v = x.get(i) * y.get(i);
+            s += v;
+            terms += std::fabs(v);
+        }
+    };
+    for (size_t k = 0; k < t.outputs.size(); ++k) sum(a, cotangents[t.outputs[k]], (*forward)[k].value);
+    for (size_t k = 0; k < g.wrt.size(); ++k) sum(b, directions[g.wrt[k]], (*back)[k].value);
+    return {std::fabs(a - b) / terms, "forward " + std::to_string(a) + ", reverse " + std::to_string(b)};
 }
 
 }  // namespace opwright::test
