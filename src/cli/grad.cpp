@@ -1,9 +1,10 @@
-// opwright grad, opwright jvp: derivatives of operators, as declarations.
+// opwright grad, opwright jvp: derivatives of operators, as declarations; gradients of models.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/grad_model.h"
 #include "cli/subject.h"
 #include "derive/gradient.h"
 #include "derive/shape.h"
@@ -14,24 +15,31 @@ namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op, wrt;
+    std::string op;
+    ModelGradientFlags model;
 };
 
-// Positions of the inputs named in "x,w".
-Result<std::vector<size_t>> positions(const math::Program& p, const std::string& names) {
+std::vector<std::string> split(const std::string& names) {
+    std::vector<std::string> r;
+    for (size_t at = 0; at < names.size();) {
+        const size_t end = std::min(names.find(',', at), names.size());
+        r.push_back(names.substr(at, end - at));
+        at = end + 1;
+    }
+    return r;
+}
+
+// Positions of the inputs of these names.
+Result<std::vector<size_t>> positions(const math::Program& p, const std::vector<std::string>& names) {
     std::vector<size_t> r;
     std::vector<std::string> all;
     for (math::TensorId t : p.inputs) all.push_back(p.tensors[t].name);
-    size_t at = 0;
-    while (at < names.size()) {
-        const size_t end = std::min(names.find(',', at), names.size());
-        const std::string one = names.substr(at, end - at);
+    for (const std::string& one : names) {
         const auto it = std::find(all.begin(), all.end(), one);
         if (it == all.end())
             return Diagnostic(fmt::format("{} has no input `{}`", p.name, one))
                 .with_next(fmt::format("Its inputs are {}.", fmt::join(all, ", ")));
         r.push_back(static_cast<size_t>(it - all.begin()));
-        at = end + 1;
     }
     return r;
 }
@@ -68,11 +76,11 @@ Result<math::Program> derived(const math::Program& p, std::vector<size_t> wrt, b
 }
 
 Status differentiate(const Flags& f, bool forward) {
-    OPW_TRY(const Operators ops, load_operators(f.target, f.op));
+    OPW_TRY(const Operators ops, load_operators(f.model.target, f.op));
     std::string text;
     for (const std::string& name : ops.names) {
         OPW_TRY(const math::Program p, ops.library->elaborate_symbolic(name));
-        OPW_TRY(auto wrt, positions(p, f.wrt));
+        OPW_TRY(auto wrt, positions(p, f.model.wrt));
         const auto d = derived(p, std::move(wrt), forward);
         if (!d.ok() && ops.names.size() == 1) return d.error();
         if (!d.ok()) {
@@ -89,20 +97,39 @@ Status differentiate(const Flags& f, bool forward) {
 
 void add(CLI::App& app, Context& c, bool forward) {
     auto f = std::make_shared<Flags>();
-    CLI::App* a = forward
-                      ? app.add_subcommand("jvp", "Print an operator's derivative along a direction as a declaration")
-                      : app.add_subcommand("grad", "Print an operator's gradient as a declaration");
-    a->add_option("OPERATOR", f->target, "a file of declarations (.op), or an operator of the library")->required();
-    a->add_option("--op", f->op, "which operator of the file");
-    a->add_option("--wrt", f->wrt, "inputs to differentiate by, as in x,w; all of a float type otherwise");
+    auto wrt = std::make_shared<std::string>();
     const std::string command = forward ? "jvp" : "grad";
+    CLI::App* a =
+        app.add_subcommand(command, forward ? "Print an operator's derivative along a direction as a declaration"
+                                            : "Print an operator's gradient as a declaration, or run a model's");
+    a->add_option(forward ? "OPERATOR" : "TARGET", f->model.target,
+                  fmt::format("a file of declarations (.op), or an operator of the library{}",
+                              forward ? "" : ", or a model (.onnx)"))
+        ->required();
+    a->add_option("--op", f->op, "which operator of the file");
+    a->add_option("--wrt", *wrt,
+                  "inputs (of a model also initialisers) to differentiate by, as in x,w; all float inputs otherwise");
+    if (!forward) {
+        a->add_option("--output", f->model.output,
+                      "of a model: FILE.npz for its gradients, or dNAME=FILE; without it nothing is run");
+        f->model.data.add(*a, false);
+        f->model.execution.add(*a);
+    }
     a->footer(fmt::format(
         "What is printed is a file of declarations: it can be checked, run, verified and differentiated again.\n"
-        "Ranks, dtypes and attributes are those of the operator's first example.\n"
-        "Examples:\n  opwright {0} softmax\n  opwright {0} conv --wrt x > conv_{0}.op\n",
-        command));
-    a->callback([f, &c, forward] {
-        if (const Status s = differentiate(*f, forward); !s.ok()) fail(c, s.error(), false);
+        "Ranks, dtypes and attributes are those of the operator's first example.\n{1}"
+        "Examples:\n  opwright {0} softmax\n  opwright {0} conv --wrt x > conv_{0}.op\n{2}",
+        command,
+        forward ? ""
+                : "Of a model, prints which values of the forward pass are saved for the backward pass and which are "
+                  "computed\n"
+                  "again; cotangents are given as --input dNAME=FILE for an output NAME, and are 1 otherwise.\n",
+        forward ? "" : "  opwright grad model.onnx --wrt x,conv1.weight --input x=x.npy --output gradients.npz\n"));
+    a->callback([f, wrt, &c, forward] {
+        f->model.wrt = split(*wrt);
+        const bool model = !forward && is_model(f->model.target);
+        if (const Status s = model ? model_gradient(f->model) : differentiate(*f, forward); !s.ok())
+            fail(c, s.error(), false);
     });
 }
 }  // namespace
