@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "derive/batch.h"
 #include "derive/cost.h"
 #include "derive/shape.h"
+#include "derive/sharding.h"
 
 namespace opwright::explain {
 
@@ -26,6 +28,10 @@ OperatorReport report(const lang::Library& l, const std::string& name, const mat
     r.cost = derive::print_cost(p, c);
     r.flops = c.flops().str();
     r.bytes = c.bytes().str();
+    r.sharding = derive::print_shardings(p);
+    if (!p.inputs.empty())
+        r.batching = derive::print_shape_rule(
+            derive::batch(p, std::vector<bool>(p.inputs.size(), true), math::Sym::symbol("batch")));
     r.equations = p.print();
     r.symbols = p.symbols();
     return r;
@@ -34,7 +40,8 @@ OperatorReport report(const lang::Library& l, const std::string& name, const mat
 Result<OperatorReport> report(const lang::Library& l, const std::string& name) {
     if (!l.find(name)) {
         Diagnostic d(fmt::format("There is no operator named '{}'.", name));
-        if (const std::string near = did_you_mean(name, l.names()); !near.empty()) d.with_next(fmt::format("Did you mean '{}'?", near));
+        if (const std::string near = did_you_mean(name, l.names()); !near.empty())
+            d.with_next(fmt::format("Did you mean '{}'?", near));
         return d;
     }
     OPW_TRY(const math::Program p, l.elaborate_symbolic(name));
@@ -60,14 +67,29 @@ std::string to_text(const OperatorReport& r) {
         for (const std::string& s : r.requirements) t += wrapped(s, 4, 8);
     }
     t += "\ncost\n" + wrapped(r.cost, 4, 8);
-    t += "\nmathematics (what the fp64 reference evaluates, and every kernel is compared with)\n" + wrapped(r.equations, 4, 8);
+    if (!r.sharding.empty()) t += "\nin parts, along\n" + indented(r.sharding);
+    if (!r.batching.empty())
+        t += "\nover a batch (a dim before the others of any inputs, and of what depends on them)\n" +
+             wrapped(r.batching, 4, 8);
+    t += "\nmathematics (what the fp64 reference evaluates, and every kernel is compared with)\n" +
+         wrapped(r.equations, 4, 8);
     return t;
 }
 
 nlohmann::json to_json(const OperatorReport& r) {
-    return {{"name", r.name}, {"doc", r.doc}, {"file", r.file}, {"parameters", r.parameters}, {"attributes", r.attributes},
-            {"symbols", r.symbols}, {"shape_rule", r.shape_rule}, {"requirements", r.requirements},
-            {"cost", {{"flops", r.flops}, {"bytes", r.bytes}, {"text", r.cost}}}, {"equations", r.equations}, {"source", r.source}};
+    return {{"name", r.name},
+            {"doc", r.doc},
+            {"file", r.file},
+            {"parameters", r.parameters},
+            {"attributes", r.attributes},
+            {"symbols", r.symbols},
+            {"shape_rule", r.shape_rule},
+            {"requirements", r.requirements},
+            {"sharding", r.sharding},
+            {"batching", r.batching},
+            {"cost", {{"flops", r.flops}, {"bytes", r.bytes}, {"text", r.cost}}},
+            {"equations", r.equations},
+            {"source", r.source}};
 }
 
 }  // namespace opwright::explain

@@ -15,6 +15,8 @@ struct OperatorReport {
     std::vector<std::string> requirements;
     std::string cost;                       // closed forms
     std::string flops, bytes;
+    std::string sharding;                   // one line an axis along which it can be computed in parts
+    std::string batching;                   // the shape rule with a dim for the batch in every input
     std::string equations;                  // the mathematics level, as the reference evaluates it
     std::vector<std::string> symbols;
 };
