@@ -28,7 +28,7 @@ OPERATORS = {
     "relu6": unary(F.relu6, -3, 9),
     "elu": unary(F.elu),
     "selu": unary(F.selu),
-    "celu": unary(F.celu),
+    "celu": unary(lambda x: F.celu(x, 2.0)),
     "sigmoid": unary(torch.sigmoid, -30, 30),
     "hard_sigmoid": unary(lambda x: (0.2 * x + 0.5).clamp(0, 1), -5, 5),
     "log_sigmoid": unary(F.logsigmoid, -30, 30),
@@ -111,6 +111,11 @@ def shapes_of(text):
     return {n: (t, tuple(int(v) for v in s.split(",") if v)) for n, t, s in re.findall(r"(\w+) = (\w+)\[([\d,]*)\]", line)}
 
 
+def inputs_of(text):
+    """Names of a declaration's parameters."""
+    return re.findall(r"(\w+): \w+\[", re.match(r"op \w+\((.*?)\) ->", text).group(1))
+
+
 def differentiate(opwright, target, folder):
     code, text, errors = opwright("grad", target)
     assert code == 0, errors
@@ -120,7 +125,7 @@ def differentiate(opwright, target, folder):
 
 
 def numbers(shape, low, high, seed):
-    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+    return np.asarray(np.random.default_rng(seed).uniform(low, high, shape), np.float32)
 
 
 def run(opwright, path, inputs, folder):
@@ -151,24 +156,26 @@ def test_operator(opwright, tmp_path, name):
     path, text = differentiate(opwright, name, tmp_path)
     # Every float parameter of the operator, from the operator's own example.
     params = shapes_of(re.search(r"^ *example .*$", source, re.M).group(0))
+    if "example" not in text:  # the operator's example broadcasts, its form for open extents does not
+        params = {n: (t, (2, 3)) for n, (t, _) in params.items()}
     tensors = {
         n: torch.tensor(numbers(s, *ranges.get(n, (-1.0, 1.0)), seed=i), requires_grad=True)
         for i, (n, (t, s)) in enumerate(params.items())
     }
     y = function(*tensors.values())
-    wanted = shapes_of(text)
+    others = {n: np.zeros(s, np.float32) for n, (t, s) in (shapes_of(text).items() if "example" in text else ()) if n.startswith("d")}
     dy = numbers(tuple(y.shape), -1, 1, seed=99)
     for cotangent in ("plain", "transposed", "expanded"):
         if cotangent == "transposed":
-            dy = np.asfortranarray(dy)
+            dy = np.array(dy, order="F")
         if cotangent == "expanded":
             dy = np.broadcast_to(np.float32(0.5), dy.shape)
         for x in tensors.values():
             x.grad = None
         if y.requires_grad and y.grad_fn is not None:
-            y.backward(torch.from_numpy(np.ascontiguousarray(dy)), retain_graph=True)
-        feed = {n: (dy if n == "dy" else tensors[n].detach().numpy()) for n in wanted}
-        compare(run(opwright, path, feed, tmp_path), tensors)
+            y.backward(torch.from_numpy(np.array(dy, order="C")), retain_graph=True)
+        feed = {**others, **{n: x.detach().numpy() for n, x in tensors.items()}, "dy": dy}
+        compare(run(opwright, path, {n: feed[n] for n in inputs_of(text)}, tmp_path), tensors)
 
 
 CONV = [(1, 1, 0), (2, 1, 1), (1, 2, 2), (3, 2, 1), (2, 2, 3)]
@@ -226,5 +233,5 @@ def test_second_order(opwright, tmp_path):
     ddx = numbers(shape, -1, 1, 3)
     dx.backward(torch.from_numpy(ddx))
     feed = {"x": x.detach().numpy(), "dy": dy.detach().numpy(), "ddx": ddx}
-    got = run(opwright, again, {n: feed[n] for n in shapes_of(text)}, tmp_path)
+    got = run(opwright, again, {n: feed[n] for n in inputs_of(text)}, tmp_path)
     compare(got, {"x": x, "dy": dy})
