@@ -9,6 +9,7 @@
 #include "target/c/c.h"
 #include "target/cuda/cuda.h"
 #include "target/target.h"
+#include "target/triton/triton.h"
 
 namespace opwright::target {
 
@@ -17,6 +18,7 @@ std::span<const Target* const> targets() {
         &c::c_target(),
         &cuda::cuda_target(),
         &ascend::ascend_target(),
+        &triton::triton_target(),
     };
     return all;
 }

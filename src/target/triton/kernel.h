@@ -1,0 +1,31 @@
+// One nest of a block tile program as a Triton kernel, and what its launch needs.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "target/triton/text.h"
+#include "tile/program.h"
+
+namespace opwright::target::triton {
+
+struct KernelText {
+    std::string name, text;
+    std::vector<math::TensorId> tensors;                      // its pointers, in order
+    bool reports = false;                                     // it takes the pointer to the error flag after them
+    std::vector<std::string> sizes;                           // then sizes by name
+    std::vector<std::pair<std::string, std::string>> blocks;  // then BLOCK_N and the Python expression for it
+    std::string grid;                                         // number of programs
+    std::string warps, stages;                                // Python expressions; empty: Triton's default
+    bool index = false;                                       // it takes INDEX, the type of offsets
+};
+
+// Throws Refusal where the nest has no form in Triton. `file` gains the helpers, sizes and reports that it uses.
+KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name);
+
+// Whether updates of this kind and type may meet in memory at once.
+bool atomic(math::Update u, DType t);
+// Whether the contraction of this equation runs on tl.dot (floats of at most 32 bits).
+bool uses_dot(const math::Program& p, const schedule::Contraction& c);
+
+}  // namespace opwright::target::triton

@@ -1,0 +1,438 @@
+"""Functions that triton.language lacks, or has at less than the stated accuracy.
+
+The emitter copies those that a kernel uses, with what they use, into its file. Errors are in ulps against the exact
+value, in float32 unless said otherwise; each is as exact for infinities, NaN and zeros of either sign as IEEE 754
+asks. Float64 goes through the same formulas, on the exact functions of the device library.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _maximum(a, b):
+    # NaN wins, as it does in torch.maximum.
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _minimum(a, b):
+    # NaN wins, as it does in torch.minimum.
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def _copysign(x, y):
+    # |x| with the sign bit of y, which a comparison with 0 would not see in -0.
+    if x.dtype == tl.float64:
+        bits = tl.abs(x).to(tl.int64, bitcast=True) | (y.to(tl.int64, bitcast=True) & (-1 << 63))
+        return bits.to(tl.float64, bitcast=True)
+    else:
+        bits = tl.abs(x).to(tl.int32, bitcast=True) | (y.to(tl.int32, bitcast=True) & (-1 << 31))
+        return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _div(a, b):
+    # Correctly rounded: `/` on float32 is an approximation of 2 ulps.
+    if b.dtype == tl.float64:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+
+
+@triton.jit
+def _sqrt(x):
+    # Correctly rounded: tl.sqrt on float32 is an approximation.
+    if x.dtype == tl.float64:
+        return tl.sqrt(x)
+    else:
+        return tl.sqrt_rn(x)
+
+
+@triton.jit
+def _exp(x):
+    # tl.exp is 2**(x / ln 2) with the product rounded, which costs |x| / 2 ulps. Here a fused multiply-add finds what
+    # the rounding lost, and exp(e) = 1 + e puts it back: 2 ulps.
+    if x.dtype == tl.float64:
+        return tl.exp(x)
+    else:
+        t = x * 1.44269504
+        lost = tl.fma(x, 1.44269504, -t) + x * 1.92596299e-8
+        power = tl.exp2(t)
+        finite = (power > 0.0) & (power < float("inf"))
+        return tl.where(finite, power + power * (lost * 0.693147181), power)
+
+
+@triton.jit
+def _expm1(x):
+    # Kahan: for u = exp(x), (u - 1) * x / log(u) loses nothing to the rounding of u. 4 ulps.
+    u = _exp(x)
+    near = (u - 1.0) * _div(x, tl.log(u))
+    return tl.where(u == 1.0, x, tl.where(tl.abs(x) < 1.0, near, u - 1.0))
+
+
+@triton.jit
+def _log1p(x):
+    # Kahan: for u = 1 + x, log(u) * x / (u - 1) loses nothing to the rounding of u. 3 ulps.
+    u = 1.0 + x
+    near = tl.log(u) * _div(x, u - 1.0)
+    return tl.where(u == 1.0, x, tl.where(u < float("inf"), near, u))
+
+
+@triton.jit
+def _tan(x):
+    return _div(tl.sin(x), tl.cos(x))
+
+
+@triton.jit
+def _sinh(x):
+    # exp(|x| - 1) * (e / 2) far out, where exp(|x|) would overflow before the result does. 4 ulps.
+    a = tl.abs(x)
+    t = _expm1(a)
+    near = 0.5 * (t + _div(t, t + 1.0))
+    return _copysign(tl.where(a < 20.0, near, _exp(a - 1.0) * 1.3591409142295225), x)
+
+
+@triton.jit
+def _cosh(x):
+    a = tl.abs(x)
+    t = _exp(a)
+    return tl.where(a < 20.0, 0.5 * (t + _div(1.0, t)), _exp(a - 1.0) * 1.3591409142295225)
+
+
+@triton.jit
+def _tanh(x):
+    # t / (t + 2) for t = exp(2 |x|) - 1, which is 1 to the last bit from 20 on. 4 ulps.
+    a = tl.abs(x)
+    t = _expm1(2.0 * a)
+    return _copysign(tl.where(a > 20.0, 1.0, _div(t, t + 2.0)), x)
+
+
+@triton.jit
+def _atan(x):
+    # The argument is brought below tan(pi/8) = 0.414; then a polynomial (float32) or a quotient of two (float64), as in
+    # Cephes by S. Moshier. 3 ulps.
+    a = tl.abs(x)
+    far = a > 2.414213562373095
+    middle = (a > 0.4142135623730951) & (a <= 2.414213562373095)
+    top = tl.where(far, -1.0, tl.where(middle, a - 1.0, a))
+    r = _div(top, tl.where(far, a, tl.where(middle, a + 1.0, 1.0)))
+    z = r * r
+    zero = tl.zeros_like(x)
+    base = tl.where(far, 1.5707963267948966, tl.where(middle, 0.7853981633974483, zero))
+    if x.dtype == tl.float64:
+        # pi/2 and pi/4 are no float64: the rest of them is added with the small part.
+        rest = tl.where(far, 6.123233995736766e-17, tl.where(middle, 3.061616997868383e-17, zero))
+        p = -8.750608600031904122785e-1 * z - 1.615753718733365076637e1
+        p = (p * z - 7.500855792314704667340e1) * z - 1.228866684490136173410e2
+        p = p * z - 6.485021904942025371773e1
+        q = (z + 2.485846490142306297962e1) * z + 1.650270098316988542046e2
+        q = ((q * z + 4.328810604912902668951e2) * z + 4.853903996359136964868e2) * z
+        q = q + 1.945506571482613964425e2
+        return _copysign(base + (r + (r * (z * (p / q)) + rest)), x)
+    else:
+        p = (8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1
+        p = (p * z - 3.33329491539e-1) * z * r + r
+        return _copysign(base + p, x)
+
+
+@triton.jit
+def _asin(x):
+    return _atan(_div(x, _sqrt((1.0 - x) * (1.0 + x))))
+
+
+@triton.jit
+def _acos(x):
+    return 2.0 * _atan(_sqrt(_div(1.0 - x, 1.0 + x)))
+
+
+@triton.jit
+def _atan2(y, x):
+    ax = tl.abs(x)
+    ay = tl.abs(y)
+    low = tl.minimum(ax, ay)
+    high = tl.maximum(ax, ay)
+    a = _atan(tl.where(low == high, tl.where(high == 0.0, 0.0, 1.0), _div(low, high)))
+    a = tl.where(ay > ax, 1.5707963267948966 - a, a)
+    # x's sign bit chooses the half plane, so that atan2(+-0, -0) is +-pi.
+    a = tl.where(_copysign(1.0 + 0.0 * a, x) < 0.0, 3.141592653589793 - a, a)
+    return _copysign(tl.where((x != x) | (y != y), x + y, a), y)
+
+
+@triton.jit
+def _asinh(x):
+    # log1p(a + a^2 / (1 + sqrt(a^2 + 1))); beyond 1e9, where a^2 might overflow, log(a) + log(2). 4 ulps.
+    a = tl.abs(x)
+    b = tl.where(a > 1e9, 1.0, a)
+    square = b * b
+    near = _log1p(b + _div(square, 1.0 + _sqrt(square + 1.0)))
+    return _copysign(tl.where(a > 1e9, tl.log(a) + 0.6931471805599453, near), x)
+
+
+@triton.jit
+def _acosh(x):
+    # log1p(t + sqrt(2 t + t^2)) for t = x - 1. 4 ulps.
+    t = tl.where(x > 1e9, 1.0, x - 1.0)
+    near = _log1p(t + _sqrt(2.0 * t + t * t))
+    return tl.where(x < 1.0, float("nan"), tl.where(x > 1e9, tl.log(x) + 0.6931471805599453, near))
+
+
+@triton.jit
+def _atanh(x):
+    # log1p(2 a / (1 - a)) / 2. 4 ulps.
+    a = tl.abs(x)
+    return _copysign(0.5 * _log1p(_div(2.0 * a, 1.0 - a)), x)
+
+
+@triton.jit
+def _pow(x, y):
+    # 2**(y * log2|x|) in float64, where the rounding of the exponent does not show; the sign by y's parity. 1 ulp.
+    a = tl.abs(x).to(tl.float64)
+    e = y.to(tl.float64)
+    r = tl.exp2(e * tl.log2(a)).to(tl.float32)
+    one = (y == 0.0) | (x == 1.0) | ((a == 1.0) & (tl.abs(y) == float("inf")))
+    r = tl.where(one, 1.0, r)
+    whole = tl.floor(y) == y
+    odd = whole & (tl.floor(y * 0.5) != y * 0.5)
+    r = tl.where(odd, _copysign(r, x), r)
+    return tl.where((x < 0.0) & (a < float("inf")) & (whole == 0), float("nan"), r)
+
+
+@triton.jit
+def _pow64(x, y):
+    # exp(y * log|x|) with the logarithm in two parts, since the exponential magnifies its error by up to 700: log(m) =
+    # 2 atanh(t) for t = (m - 1) / (m + 1), 0.88 < m < 1.15. 2 ulps.
+    a = tl.abs(x)
+    tiny = a < 2.2250738585072014e-308
+    bits = tl.where(tiny, a * 18014398509481984.0, a).to(tl.int64, bitcast=True)
+    k = ((bits >> 52) & 2047) - tl.where(tiny, 1077, 1023)
+    m = ((bits & 4503599627370495) | 4607182418800017408).to(tl.float64, bitcast=True)
+    upper = m > 1.4142135623730951
+    m = tl.where(upper, m * 0.5, m)
+    k = (k + upper.to(tl.int64)).to(tl.float64)
+    # A factor of 13/16 or 5/4 brings m near 1, so that the series' rounding does not show.
+    factor = tl.where(m > 1.1, 0.8125, tl.where(m < 0.9, 1.25, tl.full([], 1.0, tl.float64)))
+    f_high = tl.where(
+        m > 1.1,
+        0.20763936477828793,
+        tl.where(m < 0.9, -0.22314355131425145, tl.full([], 0.0, tl.float64)),
+    )
+    f_low = tl.where(
+        m > 1.1,
+        -4.3425422595242564e-14,
+        tl.where(m < 0.9, 4.169796584527195e-14, tl.full([], 0.0, tl.float64)),
+    )
+    m_high = m * factor
+    m_low = tl.fma(m, factor, 0.0 - m_high)
+    d = m_high + 1.0
+    d_low = (m_high - (d - (d - m_high))) + (1.0 - (d - m_high)) + m_low
+    t = (m_high - 1.0) / d
+    t_low = ((tl.fma(0.0 - t, d, m_high - 1.0) - t * d_low) + m_low) / d
+    z = t * t
+    series = 1.0 / 25.0 * z + 1.0 / 23.0
+    series = (series * z + 1.0 / 21.0) * z + 1.0 / 19.0
+    series = (series * z + 1.0 / 17.0) * z + 1.0 / 15.0
+    series = (series * z + 1.0 / 13.0) * z + 1.0 / 11.0
+    series = (series * z + 1.0 / 9.0) * z + 1.0 / 7.0
+    series = (series * z + 1.0 / 5.0) * z + 1.0 / 3.0
+    high = k * 0.6931471805598903 + f_high
+    total = high + 2.0 * t
+    low = (high - total) + 2.0 * t
+    low = low + (2.0 * (t * z * series + t_low) + (k * 5.497923018708371e-14 + f_low))
+    log_high = total + low
+    log_low = (total - log_high) + low
+    p = y * log_high
+    lost = tl.fma(y, log_high, 0.0 - p) + y * log_low
+    power = tl.exp(p)
+    r = tl.where((power > 0.0) & (power < float("inf")), power + power * lost, power)
+    r = tl.where(
+        (a == 0.0) | (a == float("inf")),
+        tl.where((a == 0.0) == (y > 0.0), tl.zeros_like(r), float("inf")),
+        r,
+    )
+    r = tl.where(x != x, x, r)
+    one = (y == 0.0) | (x == 1.0) | ((a == 1.0) & (tl.abs(y) == float("inf")))
+    r = tl.where(one, 1.0, r)
+    whole = tl.floor(y) == y
+    odd = whole & (tl.floor(y * 0.5) != y * 0.5)
+    r = tl.where(odd, _copysign(r, x), r)
+    return tl.where((x < 0.0) & (a < float("inf")) & (whole == 0), float("nan"), r)
+
+
+@triton.jit
+def _round(x):
+    # To the nearest, halves to even: adding and taking away 2**23 (2**52) drops the fraction.
+    a = tl.abs(x)
+    if x.dtype == tl.float64:
+        r = tl.where(a < 4503599627370496.0, (a + 4503599627370496.0) - 4503599627370496.0, a)
+    else:
+        r = tl.where(a < 8388608.0, (a + 8388608.0) - 8388608.0, a)
+    return _copysign(r, x)
+
+
+@triton.jit
+def _trunc(x):
+    return _copysign(tl.floor(tl.abs(x)), x)
+
+
+@triton.jit
+def _sign(x):
+    return tl.where(x > 0.0, 1.0, tl.where(x < 0.0, -1.0, x))
+
+
+@triton.jit
+def _fmod(x, y):
+    # Exact. In float64 a quotient cut to 29 bits times y has no rounding; ten such steps reach any quotient of two
+    # float32.
+    r = tl.abs(x).to(tl.float64)
+    b = tl.abs(y).to(tl.float64)
+    for _ in range(10):
+        q = r / b
+        q = (q.to(tl.int64, bitcast=True) & (-1 << 24)).to(tl.float64, bitcast=True)
+        r = r - tl.where(q < 536870912.0, tl.floor(q), q) * b
+    r = tl.where(r >= b, r - b, r)
+    invalid = (tl.abs(x) == float("inf")) | (y == 0.0) | (x != x) | (y != y)
+    r = tl.where(tl.abs(y) == float("inf"), tl.abs(x), r.to(tl.float32))
+    return _copysign(tl.where(invalid, float("nan"), r), x)
+
+
+@triton.jit
+def _floor_mod(x, y):
+    # The remainder with the divisor's sign.
+    r = _fmod(x, y)
+    return tl.where(r == 0.0, _copysign(r, y), tl.where((r < 0.0) != (y < 0.0), r + y, r))
+
+
+@triton.jit
+def _int_div(a, b):
+    # Toward zero; 0 for a divisor of 0, and the wrapped negative for -1, where the instruction is undefined.
+    q = a // tl.where((b == 0) | (b == -1), 1, b)
+    return tl.where(b == 0, 0, tl.where(b == -1, 0 - a, q))
+
+
+@triton.jit
+def _int_mod(a, b):
+    # The sign of a; 0 for a divisor of 0.
+    return tl.where(b == 0, 0, a % tl.where((b == 0) | (b == -1), 1, b))
+
+
+@triton.jit
+def _int_floor_div(a, b):
+    q = _int_div(a, b)
+    return tl.where((b != 0) & (q * b != a) & ((a < 0) != (b < 0)), q - 1, q)
+
+
+@triton.jit
+def _int_floor_mod(a, b):
+    # The remainder with the divisor's sign.
+    r = _int_mod(a, b)
+    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+
+
+@triton.jit
+def _uint_div(a, b):
+    return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def _uint_mod(a, b):
+    return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def _int_pow(x, n, BITS: tl.constexpr, SIGNED: tl.constexpr):
+    # By squaring; a negative exponent leaves 1 and -1, and of all else 0.
+    r = x * 0 + 1
+    power = x
+    for bit in tl.static_range(BITS):
+        r = tl.where(((n >> bit) & 1) != 0, r * power, r)
+        power = power * power
+    if SIGNED:
+        unit = tl.where(x == 1, 1, tl.where(x == -1, tl.where((n & 1) != 0, -1, 1), 0))
+        r = tl.where(n < 0, unit, r)
+    return r
+
+
+@triton.jit
+def _to_int(x, LOW: tl.constexpr, HIGH: tl.constexpr, DTYPE: tl.constexpr):
+    # Toward zero; NaN to 0; what lies outside to the nearest end. HIGH + 1 is a power of two, and so exact.
+    inside = (x >= LOW) & (x < HIGH + 1.0)
+    r = tl.where(inside, x, 0.0).to(DTYPE)
+    return tl.where(x < LOW, LOW, tl.where(x >= HIGH + 1.0, HIGH, r)).to(DTYPE)
+
+
+@triton.jit
+def _reflect(i, n):
+    # c b | a b c | b a
+    period = tl.where(n > 1, 2 * n - 2, 1)
+    r = i % period
+    r = tl.where(r < 0, r + period, r)
+    return tl.where(r < n, r, period - r)
+
+
+@triton.jit
+def _mirror(i, n):
+    # b a | a b c | c b
+    r = i % (2 * n)
+    r = tl.where(r < 0, r + 2 * n, r)
+    return tl.where(r < n, r, 2 * n - 1 - r)
+
+
+@triton.jit
+def _wrap(i, n):
+    r = i % n
+    return tl.where(r < 0, r + n, r)
+
+
+@triton.jit
+def _shift_left(a, b, BITS: tl.constexpr):
+    # Past the width nothing is left.
+    return tl.where((b >= 0) & (b < BITS), a << b, 0)
+
+
+@triton.jit
+def _shift_right(a, b, BITS: tl.constexpr):
+    # Past the width the sign is left.
+    return tl.where((b >= 0) & (b < BITS), a >> b, tl.where(a < 0, -1, 0))
+
+
+@triton.jit
+def _uint_shift_right(a, b, BITS: tl.constexpr):
+    return tl.where((b >= 0) & (b < BITS), a >> b, 0)
+
+
+@triton.jit
+def _report(error_ptr, wrong, CODE: tl.constexpr):
+    # Every thread that sees the error writes the same number to the same place.
+    tl.store(error_ptr + wrong.to(tl.int32) * 0, CODE, mask=wrong)
+
+
+@triton.jit
+def _int_maximum(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def _int_minimum(a, b):
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def _better(x, at, best, best_at, LARGEST: tl.constexpr, FIRST: tl.constexpr):
+    # Whether x at place `at` wins over the best so far: NaN wins over all numbers, of equals the first (or the last).
+    if FIRST:
+        before = at < best_at
+    else:
+        before = at > best_at
+    if LARGEST:
+        ahead = x > best
+    else:
+        ahead = x < best
+    same = (x == best) | ((x != x) & (best != best))
+    return ahead | ((x != x) & (best == best)) | (same & before)

@@ -1,0 +1,16 @@
+// The values that an index expression takes, as closed forms of the extents.
+#pragma once
+#include <optional>
+
+#include "math/program.h"
+
+namespace opwright::target::triton {
+
+struct Range {
+    math::Sym low, high;  // both are reached or beyond what is
+};
+// Of an i64 expression of index variables and sizes, given that no variable is without values; nullopt where it holds
+// data, or a form that has none.
+std::optional<Range> index_range(const math::Program& p, math::ExprId e);
+
+}  // namespace opwright::target::triton
