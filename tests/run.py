@@ -295,8 +295,41 @@ def start_fuzzer(target, folder):
     return process, log
 
 
+# ---- Triton ----------------------------------------------------------------------------------------------------------
+
+
+def triton_python():
+    """The Python that emitted Triton files run on, installed on the first call."""
+    environment, wanted = ROOT / ".venv-triton", ROOT / "requirements-triton.txt"
+    python, mark = environment / "bin" / "python", environment / "installed.txt"
+    if not mark.exists() or mark.read_text() != wanted.read_text():
+        say(f"  installing {wanted.name} into {environment.name}")
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted], check=True
+        )
+        mark.write_text(wanted.read_text())
+    return str(python)
+
+
+def part_triton():
+    """Every operator of the library on the Triton target, and the kept sources' own checks, under the interpreter or on
+    the GPU where there is one."""
+    python = os.environ.get("OPWRIGHT_PYTHON") or triton_python()
+    counts = run_gtest(BUILD / "opwright_tests", "*OperatorsOnTriton*", {"OPWRIGHT_PYTHON": python})
+    for path in [TESTS / "triton" / "check_functions.py", *sorted((TESTS / "golden" / "triton").glob("*.py"))]:
+        run = subprocess.run([python, path], capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+        if run.returncode == 0:
+            counts.passed += 1
+        else:
+            lines = (run.stdout + run.stderr).strip().splitlines()
+            counts.fail(f"{path.relative_to(ROOT)}: {lines[-1] if lines else 'no message'}")
+    return counts
+
+
 PARTS = {
-    "unit": lambda: run_gtest(BUILD / "opwright_tests"),
+    "unit": lambda: run_gtest(BUILD / "opwright_tests", "-*OperatorsOnTriton*"),
+    "triton": part_triton,
     "python": lambda: run_pytest(TESTS / "python"),
     "docs": lambda: run_pytest(TESTS / "docs"),
     "e2e": lambda: run_pytest(TESTS / "e2e"),
