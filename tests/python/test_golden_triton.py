@@ -20,7 +20,6 @@ OPERATORS = [
     "sobel",
     "gather",
     "scatter_elements",
-    "running_max",
     "arg_max",
     "max_pool",
     "gelu_tanh",

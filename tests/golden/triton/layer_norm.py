@@ -1,0 +1,230 @@
+"""layer_norm: Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the mean and 1/deviation.
+
+    centre[a0] = sum[r0](x[a0,r0]) / cast(r0, f32)
+    inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(...
+    y[a0,r0] = (x[a0,r0] - centre[a0]) * inv_std[a0] * scale[r0] + bias[r0]
+
+Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
+against NumPy: on the GPU, or on the CPU with TRITON_INTERPRET=1.
+"""
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer_norm_rows_kernel(
+    x_ptr,
+    scale_ptr,
+    bias_ptr,
+    y_ptr,
+    centre_ptr,
+    inv_std_ptr,
+    A0,
+    R0,
+    INDEX: tl.constexpr,
+    BLOCK_R0: tl.constexpr,
+    BLOCK_A0: tl.constexpr,
+):
+    a0 = tl.program_id(0).to(INDEX) * BLOCK_A0 + tl.arange(0, BLOCK_A0)
+    r0 = tl.arange(0, BLOCK_R0).to(INDEX)
+    mask = (a0[:, None] < A0) & (r0[None, :] < R0)
+    x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask, other=0.0)
+    total = tl.sum(x, 1)
+    centre = tl.div_rn(total, tl.cast(R0, tl.float32))
+    a0_mask = a0 < A0
+    tl.store(centre_ptr + a0, centre, mask=a0_mask)
+    t = x - centre[:, None]
+    sum_term = t * t
+    r0_mask = r0 < R0
+    total_1 = tl.sum(tl.where(r0_mask[None, :], sum_term, 0.0), 1)
+    inv_std = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total_1, tl.cast(R0, tl.float32)) + 1e-05))
+    tl.store(inv_std_ptr + a0, inv_std, mask=a0_mask)
+    scale = tl.load(scale_ptr + r0, mask=r0_mask)
+    bias = tl.load(bias_ptr + r0, mask=r0_mask)
+    y = t * inv_std[:, None] * scale[None, :] + bias[None, :]
+    tl.store(y_ptr + a0[:, None] * R0 + r0[None, :], y, mask=mask)
+
+
+@triton.jit
+def layer_norm_steps_kernel(
+    x_ptr,
+    scale_ptr,
+    bias_ptr,
+    y_ptr,
+    centre_ptr,
+    inv_std_ptr,
+    A0,
+    R0,
+    INDEX: tl.constexpr,
+    BLOCK_R0: tl.constexpr,
+    BLOCK_A0: tl.constexpr,
+):
+    a0 = tl.program_id(0).to(INDEX) * BLOCK_A0 + tl.arange(0, BLOCK_A0)
+    total = tl.full([BLOCK_A0, BLOCK_R0], 0.0, tl.float32)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask = (a0[:, None] < A0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask)
+        r0_mask = r0 < R0
+        total += tl.where(r0_mask[None, :], x, 0.0)
+    total_1 = tl.sum(total, 1)
+    centre = tl.div_rn(total_1, tl.cast(R0, tl.float32))
+    mask = a0 < A0
+    tl.store(centre_ptr + a0, centre, mask=mask)
+    total_2 = tl.full([BLOCK_A0, BLOCK_R0], 0.0, tl.float32)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1)
+        t = x - centre[:, None]
+        sum_term = t * t
+        r0_mask = r0 < R0
+        total_2 += tl.where(r0_mask[None, :], sum_term, 0.0)
+    total_3 = tl.sum(total_2, 1)
+    inv_std = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total_3, tl.cast(R0, tl.float32)) + 1e-05))
+    tl.store(inv_std_ptr + a0, inv_std, mask=mask)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1)
+        r0_mask = r0 < R0
+        scale = tl.load(scale_ptr + r0, mask=r0_mask)
+        bias = tl.load(bias_ptr + r0, mask=r0_mask)
+        y = (x - centre[:, None]) * inv_std[:, None] * scale[None, :] + bias[None, :]
+        tl.store(y_ptr + a0[:, None] * R0 + r0[None, :], y, mask=mask_1)
+
+
+def layer_norm(x, scale, bias):
+    """layer_norm"""
+    if x.dtype != torch.float32 or x.dim() != 2:
+        raise ValueError(
+            f"layer_norm: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
+        )
+    if scale.dtype != torch.float32 or scale.dim() != 1:
+        raise ValueError(
+            f"layer_norm: scale must be torch.float32 with 1 dim, but is {scale.dtype} with {scale.dim()}."
+        )
+    if bias.dtype != torch.float32 or bias.dim() != 1:
+        raise ValueError(
+            f"layer_norm: bias must be torch.float32 with 1 dim, but is {bias.dtype} with {bias.dim()}."
+        )
+    device = x.device
+    A0, R0 = x.shape
+    if scale.shape != (R0,):
+        raise ValueError(
+            f"layer_norm: scale must have the shape {(R0,)}, but has {tuple(scale.shape)}."
+        )
+    if bias.shape != (R0,):
+        raise ValueError(
+            f"layer_norm: bias must have the shape {(R0,)}, but has {tuple(bias.shape)}."
+        )
+    x = x.contiguous()
+    scale = scale.contiguous()
+    bias = bias.contiguous()
+    y = torch.empty((A0, R0), dtype=torch.float32, device=device)
+    centre = torch.empty((A0,), dtype=torch.float32, device=device)
+    inv_std = torch.empty((A0,), dtype=torch.float32, device=device)
+    # Offsets are int32 where they fit, which takes fewer registers and instructions.
+    elements = max(
+        x.numel(), scale.numel(), bias.numel(), y.numel(), centre.numel(), inv_std.numel()
+    )
+    INDEX = tl.int64 if elements >= 2**31 else tl.int32
+    if R0 <= 16384:
+        # A row fits on the chip: it is read once.
+        BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
+        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        grid = (triton.cdiv(A0, BLOCK_A0),)
+        layer_norm_rows_kernel[grid](
+            x,
+            scale,
+            bias,
+            y,
+            centre,
+            inv_std,
+            A0,
+            R0,
+            INDEX=INDEX,
+            BLOCK_R0=BLOCK_R0,
+            BLOCK_A0=BLOCK_A0,
+            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16),
+        )
+    else:
+        # Rows are walked in steps, once for each reduction and once for the result.
+        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 2048)
+        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        grid = (triton.cdiv(A0, BLOCK_A0),)
+        layer_norm_steps_kernel[grid](
+            x,
+            scale,
+            bias,
+            y,
+            centre,
+            inv_std,
+            A0,
+            R0,
+            INDEX=INDEX,
+            BLOCK_R0=BLOCK_R0,
+            BLOCK_A0=BLOCK_A0,
+            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16),
+        )
+    return y, centre, inv_std
+
+
+def _whole(value, grid, shape, dtype):
+    """A value over a grid as the tensor that it defines."""
+    return np.broadcast_to(value, grid).reshape(shape).astype(dtype)
+
+
+def _fold(operation, body, axes, grid, initial):
+    """Folds body, spread over the grid, along axes that stay with an extent of 1."""
+    return operation(np.broadcast_to(body, grid), axis=axes, keepdims=True, initial=initial)
+
+
+def reference(x, scale, bias, A0, R0):
+    """The declaration in NumPy, equation by equation, in float64."""
+    a0, r0 = np.ogrid[:A0, :R0]
+    centre = _whole(
+        _fold(np.sum, x[a0, r0], (1,), (A0, R0), 0) / np.float64(R0), (A0, 1), (A0,), np.float64
+    )
+    a0, r0 = np.ogrid[:A0, :R0]
+    inv_std = _whole(
+        1.0
+        / np.sqrt((_fold(np.sum, (x[a0, r0] - centre[a0]) * (x[a0, r0] - centre[a0]), (1,), (A0, R0), 0) / np.float64(R0)) + 9.999999747378752e-06),
+        (A0, 1),
+        (A0,),
+        np.float64,
+    )
+    a0, r0 = np.ogrid[:A0, :R0]
+    y = _whole(
+        (((x[a0, r0] - centre[a0]) * inv_std[a0]) * scale[r0]) + bias[r0],
+        (A0, R0),
+        (A0, R0),
+        np.float64,
+    )
+    return (y, centre, inv_std)
+
+
+def check():
+    """Compares with the reference at sizes where kernels go wrong: 1, primes, around the edges of blocks."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    for A0, R0 in [(1, 1), (2, 3), (19, 17), (3, 3), (33, 3), (129, 3), (2, 33), (2, 129)]:
+        x = torch.randn((A0, R0)).to(torch.float32)
+        scale = torch.randn((R0,)).to(torch.float32)
+        bias = torch.randn((R0,)).to(torch.float32)
+        expected = reference(
+            x.double().numpy(), scale.double().numpy(), bias.double().numpy(), A0, R0
+        )
+        results = layer_norm(x.to(device), scale.to(device), bias.to(device))
+        for result, wanted in zip(results, expected):
+            result = result.cpu()
+            result = (result.double() if result.is_floating_point() else result).numpy()
+            np.testing.assert_allclose(result, wanted, rtol=4e-06, atol=4e-06)
+    print("layer_norm: the results at 8 sizes agree with the reference")
+
+
+if __name__ == "__main__":
+    check()

@@ -1,0 +1,170 @@
+"""softmax: exp(x) over its sum along `axes`, shifted by the maximum so that nothing overflows.
+
+    m[o0] = max[r0](x[o0,r0])
+    e[o0,r0] = exp(x[o0,r0] - m[o0])
+    s[o0] = sum[r0](e[o0,r0])
+    y[o0,r0] = e[o0,r0] / s[o0]
+
+Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
+against NumPy: on the GPU, or on the CPU with TRITON_INTERPRET=1.
+"""
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _maximum(a, b):
+    # NaN wins, as it does in torch.maximum.
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _exp(x):
+    # tl.exp is 2**(x / ln 2) with the product rounded, which costs |x| / 2 ulps. Here a fused multiply-add finds what
+    # the rounding lost, and exp(e) = 1 + e puts it back: 2 ulps.
+    if x.dtype == tl.float64:
+        return tl.exp(x)
+    else:
+        t = x * 1.44269504
+        lost = tl.fma(x, 1.44269504, -t) + x * 1.92596299e-8
+        power = tl.exp2(t)
+        finite = (power > 0.0) & (power < float("inf"))
+        return tl.where(finite, power + power * (lost * 0.693147181), power)
+
+
+@triton.jit
+def softmax_rows_kernel(
+    x_ptr, y_ptr, O0, R0, INDEX: tl.constexpr, BLOCK_R0: tl.constexpr, BLOCK_O0: tl.constexpr
+):
+    o0 = tl.program_id(0).to(INDEX) * BLOCK_O0 + tl.arange(0, BLOCK_O0)
+    r0 = tl.arange(0, BLOCK_R0).to(INDEX)
+    mask = (o0[:, None] < O0) & (r0[None, :] < R0)
+    x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask, other=float("-inf"))
+    m = tl.reduce(x, 1, _maximum)
+    e = _exp(x - m[:, None])
+    r0_mask = r0 < R0
+    s = tl.sum(tl.where(r0_mask[None, :], e, 0.0), 1)
+    y = tl.div_rn(e, s[:, None])
+    tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask)
+
+
+@triton.jit
+def softmax_steps_kernel(
+    x_ptr, y_ptr, O0, R0, INDEX: tl.constexpr, BLOCK_R0: tl.constexpr, BLOCK_O0: tl.constexpr
+):
+    o0 = tl.program_id(0).to(INDEX) * BLOCK_O0 + tl.arange(0, BLOCK_O0)
+    largest = tl.full([BLOCK_O0, BLOCK_R0], float("-inf"), tl.float32)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask = (o0[:, None] < O0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
+        r0_mask = r0 < R0
+        largest = _maximum(largest, tl.where(r0_mask[None, :], x, float("-inf")))
+    m = tl.reduce(largest, 1, _maximum)
+    total = tl.full([BLOCK_O0, BLOCK_R0], 0.0, tl.float32)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask = (o0[:, None] < O0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
+        sum_term = _exp(x - m[:, None])
+        r0_mask = r0 < R0
+        total += tl.where(r0_mask[None, :], sum_term, 0.0)
+    s = tl.sum(total, 1)
+    for start in range(0, R0, BLOCK_R0):
+        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        mask = (o0[:, None] < O0) & (r0[None, :] < R0)
+        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
+        y = tl.div_rn(_exp(x - m[:, None]), s[:, None])
+        tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask)
+
+
+def softmax(x):
+    """exp(x) over its sum along `axes`, shifted by the maximum so that nothing overflows."""
+    if x.dtype != torch.float32 or x.dim() != 2:
+        raise ValueError(
+            f"softmax: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
+        )
+    device = x.device
+    O0, R0 = x.shape
+    x = x.contiguous()
+    y = torch.empty((O0, R0), dtype=torch.float32, device=device)
+    # Offsets are int32 where they fit, which takes fewer registers and instructions.
+    elements = max(x.numel(), y.numel())
+    INDEX = tl.int64 if elements >= 2**31 else tl.int32
+    if R0 <= 16384:
+        # A row fits on the chip: it is read once.
+        BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
+        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        grid = (triton.cdiv(O0, BLOCK_O0),)
+        softmax_rows_kernel[grid](
+            x,
+            y,
+            O0,
+            R0,
+            INDEX=INDEX,
+            BLOCK_R0=BLOCK_R0,
+            BLOCK_O0=BLOCK_O0,
+            num_warps=min(max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16),
+        )
+    else:
+        # Rows are walked in steps, once for each reduction and once for the result.
+        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 2048)
+        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        grid = (triton.cdiv(O0, BLOCK_O0),)
+        softmax_steps_kernel[grid](
+            x,
+            y,
+            O0,
+            R0,
+            INDEX=INDEX,
+            BLOCK_R0=BLOCK_R0,
+            BLOCK_O0=BLOCK_O0,
+            num_warps=min(max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16),
+        )
+    return y
+
+
+def _whole(value, grid, shape, dtype):
+    """A value over a grid as the tensor that it defines."""
+    return np.broadcast_to(value, grid).reshape(shape).astype(dtype)
+
+
+def _fold(operation, body, axes, grid, initial):
+    """Folds body, spread over the grid, along axes that stay with an extent of 1."""
+    return operation(np.broadcast_to(body, grid), axis=axes, keepdims=True, initial=initial)
+
+
+def reference(x, O0, R0):
+    """The declaration in NumPy, equation by equation, in float64."""
+    o0, r0 = np.ogrid[:O0, :R0]
+    m = _whole(_fold(np.max, x[o0, r0], (1,), (O0, R0), -np.inf), (O0, 1), (O0,), np.float64)
+    o0, r0 = np.ogrid[:O0, :R0]
+    e = _whole(np.exp((x[o0, r0] - m[o0])), (O0, R0), (O0, R0), np.float64)
+    o0, r0 = np.ogrid[:O0, :R0]
+    s = _whole(_fold(np.sum, e[o0, r0], (1,), (O0, R0), 0), (O0, 1), (O0,), np.float64)
+    o0, r0 = np.ogrid[:O0, :R0]
+    y = _whole((e[o0, r0] / s[o0]), (O0, R0), (O0, R0), np.float64)
+    return (y,)
+
+
+def check():
+    """Compares with the reference at sizes where kernels go wrong: 1, primes, around the edges of blocks."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    for O0, R0 in [(1, 1), (2, 3), (19, 17), (3, 3), (33, 3), (129, 3), (2, 33), (2, 129)]:
+        x = torch.randn((O0, R0)).to(torch.float32)
+        expected = reference(x.double().numpy(), O0, R0)
+        results = softmax(x.to(device))
+        results = (results,)
+        for result, wanted in zip(results, expected):
+            result = result.cpu()
+            result = (result.double() if result.is_floating_point() else result).numpy()
+            np.testing.assert_allclose(result, wanted, rtol=4e-06, atol=4e-06)
+    print("softmax: the results at 8 sizes agree with the reference")
+
+
+if __name__ == "__main__":
+    check()
