@@ -95,6 +95,7 @@ std::string Scalar::sym(const Sym& s) {
     else
         helpers_.use(f);
     r = sym(o[0]);
+    if (!host && (s.kind() == SymKind::Min || s.kind() == SymKind::Max)) f += "<int64_t>";
     for (size_t i = 1; i < o.size(); ++i) r = fmt::format("{}({}, {})", f, r, sym(o[i]));
     return r;
 }
