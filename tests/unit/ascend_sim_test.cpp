@@ -61,7 +61,11 @@ struct Case {
 };
 
 std::vector<Finding> launch(const std::function<void(Bench&)>& body, std::array<float, kAll>* result = nullptr) {
-    std::array<float, kAll> x, y, z{};
+    // Apart, so that what lies behind one tensor is no other.
+    struct {
+        std::array<float, kAll> x, behind_x, y, behind_y, z, behind_z;
+    } memory{};
+    auto &x = memory.x, &y = memory.y, &z = memory.z;
     for (int i = 0; i < kAll; ++i) x[i] = static_cast<float>(i), y[i] = 0.5f;
     Device d;
     d.add("x", x.data(), sizeof x, false);
