@@ -22,6 +22,7 @@ struct Context {
 
 void add_check(CLI::App& app, Context& c);
 void add_explain(CLI::App& app, Context& c);
+void add_ascend_sim(CLI::App& app, Context& c);
 void add_emit(CLI::App& app, Context& c);
 void add_grad(CLI::App& app, Context& c);
 void add_jvp(CLI::App& app, Context& c);

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     add_emit(app, c);
     add_grad(app, c);
     add_jvp(app, c);
+    add_ascend_sim(app, c);
     add_compare(app, c);
     add_run(app, c);
     add_verify(app, c);

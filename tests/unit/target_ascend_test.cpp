@@ -13,6 +13,7 @@
 #include "target/ascend/ascend.h"
 #include "target/ascend/helpers.h"
 #include "target/ascend/scalar.h"
+#include "target/ascend/simulate.h"
 #include "target/host_compiler.h"
 
 namespace opwright::target::ascend {
@@ -69,6 +70,43 @@ TEST(AscendTarget, SaysWhatTheChipHasNot) {
     const auto e = ascend_target().emit(*p, {});
     ASSERT_FALSE(e.ok());
     EXPECT_NE(e.error().message.find("f64"), std::string::npos) << e.error().message;
+}
+
+// A person's own source, clean and with a fault in it.
+TEST(AscendTarget, RunsSourcesOfPeople) {
+    if (host_compiler(true).empty()) GTEST_SKIP() << "no C++ compiler";
+    const std::string path = testing::TempDir() + "own_kernel.cpp";
+    std::ofstream(path) << R"(#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void twice(GM_ADDR x, int32_t n)
+{
+    TPipe pipe;
+    TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+    GlobalTensor<float> gm;
+    gm.SetGlobalBuffer((__gm__ float *)x, 64);
+    pipe.InitBuffer(queue, 1, 256);
+    LocalTensor<float> t = queue.AllocTensor<float>();
+    DataCopy(t, gm, n);
+    queue.EnQue(t);
+    t = queue.DeQue<float>();
+    DataCopy(gm, t, n);
+    queue.FreeTensor(t);
+}
+int main(int argc, char **)
+{
+    float x[64] = {1, 2, 3};
+    ascend_sim::Device device;
+    device.add("x", x, sizeof x, true, true);
+    return static_cast<int>(device.launch(1, [&] { twice((GM_ADDR)x, argc > 1 ? 60 : 64); }).size());
+}
+)";
+    const auto clean = run_source(path, {});
+    ASSERT_TRUE(clean.ok()) << clean.error().message;
+    EXPECT_EQ(*clean, 0);
+    const auto ragged = run_source(path, {"short"});  // 240 bytes are no multiple of 32
+    ASSERT_TRUE(ragged.ok());
+    EXPECT_EQ(*ragged, 1);
+    EXPECT_FALSE(run_source(path + ".none", {}).ok());
 }
 
 // Every function without an instruction, on floats of all magnitudes and on special values, within the error that the

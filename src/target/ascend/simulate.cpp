@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 
 namespace opwright::target::ascend {
 using namespace math;
@@ -150,6 +152,28 @@ private:
 std::unique_ptr<Runnable> make_runnable(std::shared_ptr<SharedLibrary> library, const std::string& function,
                                         const Operator& op, const Program& p) {
     return std::make_unique<SimulatedOperator>(std::move(library), function, op, p);
+}
+
+Result<int> run_source(const std::string& path, std::vector<std::string> arguments) {
+    std::ifstream in(path);
+    if (!in) return Diagnostic(fmt::format("{} can't be read.", path));
+    const std::filesystem::path source = std::filesystem::absolute(path);
+    std::vector<SourceFile> files = simulator_headers();
+    // Messages of the compiler and of the simulator name the person's file.
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    files.push_back({"source.cpp", fmt::format("#line 1 \"{}\"\n{}", source.string(), text)});
+    OPW_TRY(const auto library,
+            build_shared_library(files, "source.cpp",
+                                 {"-std=c++17", "-O1", "-ffp-contract=off", "-I" + source.parent_path().string()}));
+    auto* entry = reinterpret_cast<int (*)(int, char**)>(library->symbol("main"));
+    if (!entry)
+        return Diagnostic(
+            fmt::format("{} has no main().", path), {},
+            "Write one that registers global memory and launches the kernel: ascend_sim::Device does both.");
+    std::vector<char*> pointers{const_cast<char*>(path.c_str())};
+    for (std::string& a : arguments) pointers.push_back(a.data());
+    pointers.push_back(nullptr);
+    return entry(static_cast<int>(pointers.size()) - 1, pointers.data());
 }
 
 }  // namespace opwright::target::ascend

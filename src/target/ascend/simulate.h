@@ -8,6 +8,10 @@ namespace opwright::target::ascend {
 // The headers of ascend_sim/, as they are embedded in this binary.
 std::vector<SourceFile> simulator_headers();
 
+// Compiles a person's own Ascend C source, which has a main() that launches its kernels through ascend_sim::Device,
+// against the simulator, and runs it. The value that main() returns. Errors: no such file; what the compiler said.
+Result<int> run_source(const std::string& path, std::vector<std::string> arguments);
+
 // C++ that runs an operator on the simulator; the function it defines is called `function`.
 std::string driver_text(const Operator& op, const math::Program& p, const std::string& function,
                         const std::string& kernels);
