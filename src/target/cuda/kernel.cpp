@@ -73,7 +73,7 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
             }));
     auto r = std::make_unique<Prepared>();
     r->program_ = program_;
-    if (plan.workspace_bytes) {
+    if (!program_->workspace.empty()) {  // without elements too: kernels take their addresses
         OPW_TRY(r->workspace_, device_.allocate(static_cast<size_t>(plan.workspace_bytes), p.name));
         for (size_t i = 0; i < program_->workspace.size(); ++i)
             at[program_->workspace[i]] = r->workspace_.address() + static_cast<DevicePointer>(plan.workspace[i]);
