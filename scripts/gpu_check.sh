@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA target on a machine with an NVIDIA GPU; part of scripts/gpu_bundle.sh.
-#   gpu_check.sh OUTPUT [PART...]     parts: verify, sanitize, bench, peers; default: all
-# Writes OUTPUT/verify.json, sanitize.txt, bench.json, peers.json and log.txt.
+#   gpu_check.sh OUTPUT [PART...]     parts: verify, sanitize, bench, gemm, peers; default: all
+# verify, bench and gemm can be limited: verify=softmax,fold (operators), bench=soft,layer, gemm=4096 (parts of names).
+# Writes OUTPUT/verify.json, sanitize.txt, bench.json, gemm.json and peers.json.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:?usage: gpu_check.sh OUTPUT [PART...]}
 shift
-parts=${*:-verify sanitize bench peers}
+parts=${*:-verify sanitize bench gemm peers}
 mkdir -p "$out"
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPWRIGHT_CACHE_DIR=${OPWRIGHT_CACHE_DIR:-/tmp/opwright-cache} OPWRIGHT_CACHE_MB=4096
@@ -28,10 +29,13 @@ status=0
 for part in $parts; do
     echo "== $part =="
     start=$SECONDS
+    only=()
+    [[ $part == *=* ]] && IFS=, read -ra only <<<"${part#*=}"
+    part=${part%%=*}
     case $part in
     verify)
         n=$(nproc)
-        seq 0 $((n - 1)) | xargs -P "$n" -I{} timeout 480 "$here/opwright_gpu" verify "$out/verify-{}.json" --shard {}/"$n" \
+        seq 0 $((n - 1)) | xargs -P "$n" -I{} timeout 480 "$here/opwright_gpu" verify "$out/verify-{}.json" --shard {}/"$n" "${only[@]}" \
             >"$out/verify.txt" 2>&1 || status=1
         cat "$out/verify.txt"
         python3 - "$out" <<'P'
@@ -60,7 +64,7 @@ P
         cat "$out"/sanitize-*.txt >"$out/sanitize.txt"
         rm -f "$out"/sanitize-*.txt "$out/sanitized.json"
         ;;
-    bench) timeout 400 "$here/opwright_gpu" bench "$out/bench.json" || status=1 ;;
+    bench | gemm) timeout 400 "$here/opwright_gpu" $part "$out/$part.json" "${only[@]}" || status=1 ;;
     peers) timeout 400 python3 "$here/peers.py" "$out/peers.json" || status=1 ;;
     *) echo "there is no part $part" && exit 2 ;;
     esac

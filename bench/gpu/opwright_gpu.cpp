@@ -2,6 +2,7 @@
 // carry to a machine that has a GPU.
 //   opwright_gpu verify OUT.json [--shard I/N] [OPERATOR...]   operators of the library against the fp64 reference
 //   opwright_gpu bench OUT.json [CASE...]                      times of single kernels, cold in the L2 cache
+//   opwright_gpu gemm OUT.json [CASE...]                       matrix products with every shape of tiles
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "math/unit_dims.h"
 #include "target/cuda/cuda.h"
 #include "target/cuda/kernel.h"
+#include "target/cuda/tiles.h"
 #include "verify/operator.h"
 #include "verify/source_target.h"
 
@@ -149,20 +151,21 @@ std::vector<unsigned char> random_bytes(DType t, int64_t count) {
     return r;
 }
 
-json measure(const Case& c, Device& device, const Stream& stream) {
+// `tiles`: of contractions on tensor cores; null: the compiler's choice. `result`, where not null, gets the bytes of
+// the first output.
+json measure(const Case& c, Device& device, const Stream& stream, const TileShape* tiles = nullptr,
+             std::vector<unsigned char>* result = nullptr) {
     lang::Library library;
     if (const Status s = library.add(std::make_shared<const Source>(Source{"bench", kDeclarations})); !s.ok())
         stop(s.error());
-    const lang::OpDecl* d = library.find(c.op);
     // Shapes by the names of the declaration.
     math::Program symbolic = must(library.elaborate_symbolic(c.op));
     math::SymValues sizes(c.sizes.begin(), c.sizes.end());
     std::vector<lang::Argument> arguments;
     for (math::TensorId t : symbolic.inputs) arguments.push_back({c.type, symbolic.tensors[t].shape});
     const math::Program p = must(library.elaborate(c.op, arguments, {}));
-    (void)d;
-    auto program =
-        std::make_shared<CudaProgram>(must(lower(math::inline_temporaries(math::drop_unit_variables(p)).program)));
+    const math::Program simple = math::inline_temporaries(math::drop_unit_variables(p)).program;
+    auto program = std::make_shared<CudaProgram>(must(tiles ? lower_with_tiles(simple, *tiles) : lower(simple)));
     DeviceKernel kernel(device, program, {});
 
     const auto elements = [&](math::TensorId t) {
@@ -208,6 +211,12 @@ json measure(const Case& c, Device& device, const Stream& stream) {
     if (c.bytes > 0) r["tb_per_s"] = c.bytes / median / 1e9;
     if (c.flops > 0) r["tflops"] = c.flops / median / 1e9;
     r["kernels"] = prepared[0]->describe();
+    if (result) {
+        const size_t output = p.inputs.size();
+        result->resize(static_cast<size_t>(elements(tensors[output])) * size_of(p.tensors[tensors[output]].dtype));
+        must(device.download(result->data(), memory[output].address(), result->size(), stream, c.name));
+        must(stream.wait(c.name));
+    }
     std::string line = fmt::format("{:<34} {:9.4f} ms", c.name, median);
     if (c.flops > 0)
         line += fmt::format("  {:7.1f} TFLOP/s", c.flops / median / 1e9);
@@ -218,20 +227,49 @@ json measure(const Case& c, Device& device, const Stream& stream) {
     return r;
 }
 
+std::vector<Case> chosen(const std::vector<std::string>& wanted) {
+    std::vector<Case> r;
+    for (Case& c : cases())
+        if (wanted.empty() || std::any_of(wanted.begin(), wanted.end(),
+                                          [&](const std::string& w) { return c.name.find(w) != std::string::npos; }))
+            r.push_back(std::move(c));
+    return r;
+}
+void write(const std::string& out, const Device& device, json list) {
+    std::ofstream(out)
+        << json{{"device", device.info().name}, {"compiler", compiler_name()}, {"cases", std::move(list)}}.dump(1)
+        << "\n";
+}
+
 int bench(const std::string& out, const std::vector<std::string>& wanted) {
     Device& device = *must(Device::get());
     auto stream = must(device.stream());
     json list = json::array();
-    for (const Case& c : cases()) {
-        const bool chosen = wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const std::string& w) {
-                                return c.name.find(w) != std::string::npos;
-                            });
-        if (chosen) list.push_back(measure(c, device, *stream));
-    }
-    std::ofstream(out)
-        << json{{"device", device.info().name}, {"compiler", compiler_name()}, {"cases", std::move(list)}}.dump(1)
-        << "\n";
+    for (const Case& c : chosen(wanted)) list.push_back(measure(c, device, *stream));
+    write(out, device, std::move(list));
     return 0;
+}
+
+// All shapes add up in one order, so their results must agree to the bit.
+int gemm(const std::string& out, const std::vector<std::string>& wanted) {
+    Device& device = *must(Device::get());
+    auto stream = must(device.stream());
+    json list = json::array();
+    int wrong = 0;
+    for (const Case& c : chosen(wanted)) {
+        if (c.flops == 0 || c.type == DType::F32) continue;
+        std::vector<unsigned char> first;
+        for (const TileShape& t : tile_shapes()) {
+            std::vector<unsigned char> result;
+            json r = measure(c, device, *stream, &t, &result);
+            if (first.empty()) first = result;
+            r["equal"] = result == first;
+            if (result != first) fmt::print("  its result differs from that of the first shape\n"), ++wrong;
+            list.push_back(std::move(r));
+        }
+    }
+    write(out, device, std::move(list));
+    return wrong ? 1 : 0;
 }
 }  // namespace
 }  // namespace opwright
@@ -239,7 +277,7 @@ int bench(const std::string& out, const std::vector<std::string>& wanted) {
 int main(int argc, char** argv) {
     std::vector<std::string> a(argv + 1, argv + argc);
     if (a.size() < 2) {
-        std::fprintf(stderr, "usage: opwright_gpu verify|bench OUT.json [--shard I/N] [NAME...]\n");
+        std::fprintf(stderr, "usage: opwright_gpu verify|bench|gemm OUT.json [--shard I/N] [NAME...]\n");
         return 2;
     }
     const std::string what = a[0], out = a[1];
@@ -249,5 +287,6 @@ int main(int argc, char** argv) {
         std::sscanf(a[1].c_str(), "%d/%d", &shard, &shards);
         a.erase(a.begin(), a.begin() + 2);
     }
+    if (what == "gemm") return opwright::gemm(out, a);
     return what == "bench" ? opwright::bench(out, a) : opwright::verify_library(out, shard, shards, a);
 }

@@ -72,7 +72,8 @@ Result<EmulatedCuda::Kept*> EmulatedCuda::keep(const Program& p) {
     auto it = programs_.find(key);
     if (it == programs_.end()) {
         const Program simple = inline_temporaries(drop_unit_variables(p)).program;
-        OPW_TRY(CudaProgram lowered, target::cuda::lower(simple));
+        OPW_TRY(CudaProgram lowered,
+                tiles_ ? target::cuda::lower_with_tiles(simple, *tiles_) : target::cuda::lower(simple));
         it = programs_.emplace(key, Kept{std::make_shared<CudaProgram>(std::move(lowered)), {}}).first;
     }
     return &it->second;

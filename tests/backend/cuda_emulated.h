@@ -3,10 +3,12 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "target/cuda/launch.h"
+#include "target/cuda/tiles.h"
 #include "target/host_compiler.h"
 #include "verify/check.h"
 
@@ -16,6 +18,8 @@ namespace opwright::verify {
 // build(); run the same check with target().
 class EmulatedCuda {
 public:
+    // For contractions on tensor cores, in place of what the target chooses; before anything is recorded.
+    void use_tiles(const target::cuda::TileShape& t) { tiles_ = t; }
     Compile recorder();
     // Compiles what was recorded since the last call, in files of about `lines` lines, two at a time.
     Status build(size_t lines = 12000);
@@ -37,6 +41,7 @@ private:
     Status run(const Kept& k, const std::string& key, const math::SymValues& sizes, const std::vector<Tensor>& in,
                std::vector<Tensor>& out);
 
+    std::optional<target::cuda::TileShape> tiles_;
     std::map<std::string, Kept> programs_;  // by canonical text
     std::map<std::string, Entry> entries_;  // by program, kernel and macros
     std::vector<std::shared_ptr<target::SharedLibrary>> libraries_;

@@ -186,6 +186,26 @@ __device__ __forceinline__ double min_double(double a, double b) {
         {"sign", {}, false, R"(template <class T>
 __device__ __forceinline__ T sign(T v) { return v > T(0) ? T(1) : v < T(0) ? T(-1) : v; }  // of a NaN: itself
 )"},
+        {"divisor",
+         {},
+         false,
+         R"(// Many divisions by one number: its reciprocal, and one step of Newton's method for each quotient, which then is that
+// of the division itself. The scale keeps the reciprocal in the range of normal numbers.
+struct Divisor {
+    float scale, number, reciprocal;
+};
+__device__ __forceinline__ Divisor divisor(float d) {
+    const float size = fabsf(d);
+    const float scale = size < 1.17549435e-38f ? 1.84467441e+19f : size > 8.50705917e+37f ? 5.42101086e-20f : 1.0f;
+    const float number = d * scale;
+    return {scale, size <= 3.40282347e+38f ? number : 0.0f, 1.0f / number};
+}
+__device__ __forceinline__ float divide_by(float a, Divisor d) {
+    const float scaled = a * d.scale, q = scaled * d.reciprocal;
+    const float better = fmaf(fmaf(-q, d.number, scaled), d.reciprocal, q);
+    return copysignf(better == better ? better : q, q);  // q itself where it is infinite
+}
+)"},
         {"floor_mod_float", {}, false, R"(// The remainder with the sign of the divisor.
 __device__ __forceinline__ float floor_mod_float(float a, float b) {
     const float r = fmodf(a, b);
@@ -284,32 +304,28 @@ __device__ __forceinline__ void atomic_update(T* p, F f) {
         unsigned long long old = *word, seen;
         do {
             seen = old;
-            union {
-                unsigned long long bits;
-                T value;
-            } u{seen};
-            u.value = f(u.value);
-            old = atomicCAS(word, seen, u.bits);
+            T value;
+            memcpy(&value, &seen, sizeof(T));
+            value = f(value);
+            unsigned long long bits = 0;
+            memcpy(&bits, &value, sizeof(T));
+            old = atomicCAS(word, seen, bits);
         } while (old != seen);
         return;
     }
     auto* word = (unsigned*)((unsigned long long)p & ~3ull);
-    const unsigned at = (unsigned)((unsigned long long)p & 3ull);
+    const unsigned shift = 8 * (unsigned)((unsigned long long)p & 3ull);
+    const unsigned mask = (sizeof(T) == 4 ? ~0u : (1u << (8 * sizeof(T)) % 32) - 1u) << shift;
     unsigned old = *word, seen;
     do {
         seen = old;
-        union {
-            unsigned bits;
-            unsigned char bytes[4];
-        } whole{seen};
-        union {
-            unsigned char bytes[sizeof(T)];
-            T value;
-        } part{};
-        for (unsigned i = 0; i < sizeof(T) && i < 4; ++i) part.bytes[i] = whole.bytes[at + i];
-        part.value = f(part.value);
-        for (unsigned i = 0; i < sizeof(T) && i < 4; ++i) whole.bytes[at + i] = part.bytes[i];
-        old = atomicCAS(word, seen, whole.bits);
+        const unsigned part = seen >> shift;
+        T value;
+        memcpy(&value, &part, sizeof(T) % 8);
+        value = f(value);
+        unsigned bits = 0;
+        memcpy(&bits, &value, sizeof(T) % 8);
+        old = atomicCAS(word, seen, (seen & ~mask) | bits << shift);
     } while (old != seen);
 }
 )"},
@@ -350,7 +366,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(unsigned (&r)[4], const void* 
 )"},
         {"mma_f16", {}, true, R"(// c += a * b on the tensor cores: 16x16 by 16x8, f16 factors, sums in float.
 __device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm volatile(
+    asm(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -358,7 +374,7 @@ __device__ __forceinline__ void mma_f16(float (&c)[4], const unsigned (&a)[4], u
 )"},
         {"mma_bf16", {}, true, R"(// c += a * b on the tensor cores: 16x16 by 16x8, bf16 factors, sums in float.
 __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm volatile(
+    asm(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
         "%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -379,9 +395,9 @@ const std::string& Helpers::use(const std::string& name) {
 }
 
 std::vector<std::string> Helpers::names() {
-    std::vector<std::string> r{"load_pack",     "store_pack",  "Limits",           "to_float",
-                               "to_f16",        "to_bf16",     "f16_to_f32",       "fold_best",
-                               "commit_copies", "wait_copies", "ldmatrix_x4_trans"};
+    std::vector<std::string> r{"load_pack",         "store_pack", "Limits",    "to_float",      "to_f16",
+                               "to_bf16",           "f16_to_f32", "fold_best", "commit_copies", "wait_copies",
+                               "ldmatrix_x4_trans", "Divisor",    "divide_by"};
     for (const Helper& h : library()) r.emplace_back(h.name);
     return r;
 }

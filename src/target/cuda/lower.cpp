@@ -20,10 +20,11 @@ std::string element_text(const Tensor& t, int64_t i) {
 
 const std::vector<std::string>& local_names() {
     static const std::vector<std::string> names{
-        "row",     "rows",   "column", "columns", "depth", "row0",   "column0", "block",  "tile",   "batch",
-        "slice",   "slices", "line",   "piece",   "side",  "deep",   "inside",  "chunk",  "pair",   "sums",
-        "partial", "thread", "i",      "j",       "e",     "kk",     "a_tile",  "b_tile", "a_part", "b_part",
-        "a_next",  "b_next", "shared", "tiles",   "first", "height", "v",       "at"};
+        "row",        "rows",   "column", "columns", "depth",   "row0",    "column0", "block",  "tile",   "batch",
+        "slice",      "slices", "line",   "piece",   "side",    "deep",    "inside",  "chunk",  "pair",   "sums",
+        "partial",    "thread", "i",      "j",       "e",       "kk",      "a_tile",  "b_tile", "a_part", "b_part",
+        "a_next",     "b_next", "a_line", "b_line",  "a_piece", "b_piece", "a_from",  "b_from", "from",   "copy_slice",
+        "load_parts", "b_of",   "shared", "tiles",   "first",   "height",  "v",       "at"};
     return names;
 }
 
@@ -189,7 +190,7 @@ Variant Lowering::point_kernel(const Group& g, const std::string& name) {
                     finish(at, q, keep, atomic);
                     continue;
                 }
-                at.loops(others, [&] {
+                at.loops(others, {q.rhs}, [&] {
                     if (rhs.kind != ExprKind::Scan) return finish(at, q, false, atomic);
                     // The running value goes along the scan's variable, in order.
                     const VarId along = rhs.vars[0];
@@ -197,6 +198,7 @@ Variant Lowering::point_kernel(const Group& g, const std::string& name) {
                     const std::string acc = c_.names.fresh("running"), i = c_.names.fresh(c_.p.vars[along].name);
                     const Operand n = c_.size(c_.p.vars[along].extent);
                     c_.code.line("{} {} = {};", c_type(t), acc, identity_text(rhs.reduce, t));
+                    at.hoist(rhs.args[0]);
                     if (rhs.backward)
                         c_.code.open("for (Index {} = {} - 1; {} >= 0; --{})", i, n.at(L::Sum), i, i);
                     else
@@ -284,7 +286,8 @@ std::vector<Group> groups_of(const schedule::Kernel& k, const schedule::Nest& ne
 }
 }  // namespace
 
-Result<CudaProgram> lower(const Program& source) {
+namespace {
+Result<CudaProgram> lowered(const Program& source, const TileShape* tiles) {
     CudaProgram out;
     const schedule::Kernel kernel = schedule::form_block_kernel(source, true);
     out.program = kernel.program;
@@ -325,7 +328,7 @@ Result<CudaProgram> lower(const Program& source) {
         tables += fmt::format("__device__ const {} {}[{}] = {{{}}};\n", c_type(info.dtype), c.pointers[t],
                               info.data.size(), values);
     }
-    Lowering l(c, out);
+    Lowering l(c, out, tiles);
     for (const Group& g : groups) l.group(g);
     out.faults = c.faults;
     for (const Equation& q : p.equations) {
@@ -351,5 +354,9 @@ Result<CudaProgram> lower(const Program& source) {
     if (!tables.empty()) out.kernels = tables + "\n" + out.kernels;
     return out;
 }
+}  // namespace
+
+Result<CudaProgram> lower(const Program& p) { return lowered(p, nullptr); }
+Result<CudaProgram> lower_with_tiles(const Program& p, const TileShape& tiles) { return lowered(p, &tiles); }
 
 }  // namespace opwright::target::cuda

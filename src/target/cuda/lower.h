@@ -5,6 +5,7 @@
 #include "schedule/kernel.h"
 #include "target/cuda/point.h"
 #include "target/cuda/program.h"
+#include "target/cuda/tiles.h"
 
 namespace opwright::target::cuda {
 
@@ -18,7 +19,8 @@ struct Group {
 // Writes kernels into one file.
 class Lowering {
 public:
-    Lowering(Context& c, CudaProgram& out) : c_(c), out_(out) {}
+    // `tiles`: for contractions on tensor cores; null: chosen by the size of the result.
+    Lowering(Context& c, CudaProgram& out, const TileShape* tiles) : c_(c), out_(out), tiles_(tiles) {}
     void group(const Group& g);
 
     // A kernel whose body the function writes; `bounds`: text of __launch_bounds__, or "".
@@ -37,6 +39,7 @@ private:
 
     Context& c_;
     CudaProgram& out_;
+    const TileShape* tiles_;
 };
 
 // What kernels call their own variables: no parameter has these names.

@@ -12,8 +12,6 @@ using namespace math;
 using L = Operand::Level;
 
 namespace {
-bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.end(), x) != v.end(); }
-
 // The load that a factor is, seen through conversions between floats; kNone where it is computed.
 ExprId plain_load(const Program& p, ExprId e) {
     while (p.expr(e).kind == ExprKind::Cast && is_float(p.expr(e).dtype) && is_float(p.expr(p.expr(e).args[0]).dtype))
@@ -83,6 +81,7 @@ public:
         c_.cooperates = true;
         c_.code.line(
             "constexpr int kThreads = WARPS_M * WARPS_N * 32, kRows = TILE_M / WARPS_M, kColumns = TILE_N / WARPS_N;");
+        c_.code.line("constexpr int kSteps = TILE_K / 16;  // of a slice");
         c_.code.line("constexpr int kStage = (TILE_M + TILE_N) * TILE_K;  // elements of one slice of both factors");
         c_.code.line("extern __shared__ __align__(128) unsigned char shared[];");
         c_.code.line("unsigned short* const tiles = (unsigned short*)shared;");
@@ -91,30 +90,57 @@ public:
         walk_tiles([&] {
             c_.code.line("float sums[kRows / 16][kColumns / 8][4] = {{}};");
             c_.code.raw("");
+            first_pieces(a, "a", "TILE_M", "row0", k_.m);
+            first_pieces(b, "b", "TILE_N", "column0", k_.n);
             c_.code.comment(
                 "Starts the copies of one slice. 16-byte pieces are placed by exclusive or with their row, so that "
                 "neither the copies nor ldmatrix meet two pieces in one bank.");
             c_.code.open("const auto copy_slice = [&](Index slice)");
             c_.code.line("unsigned short* const a_tile = tiles + (int)(slice % STAGES) * kStage;");
             c_.code.line("unsigned short* const b_tile = a_tile + TILE_M * TILE_K;");
-            copy(a, "a", "TILE_M", "row0", "rows", k_.m);
-            copy(b, "b", "TILE_N", "column0", "columns", k_.n);
+            copy(a, "a", "TILE_M", "row0", "rows");
+            copy(b, "b", "TILE_N", "column0", "columns");
             c_.code.line("commit_copies();");
             c_.code.close(";");
             c_.helpers.use("copy_async");
+            c_.code.line("unsigned a_part[2][kRows / 16][4], b_part[2][kColumns / 16][4];");
+            c_.code.comment("What the products of step kk of a slice take, to registers.");
+            c_.code.open("const auto load_parts = [&](Index slice, int kk, int to)");
+            c_.code.line("const unsigned short* const a_tile = tiles + (int)(slice % STAGES) * kStage;");
+            c_.code.line("const unsigned short* const b_tile = a_tile + TILE_M * TILE_K;");
+            load_parts(a.depth_first, b.depth_first);
+            c_.code.close(";");
             c_.code.line("const Index slices = (depth + TILE_K - 1) / TILE_K;");
             c_.code.open("for (int s = 0; s < STAGES - 1; ++s)");
             c_.code.line("if (s < slices) copy_slice(s);");
             c_.code.line("else commit_copies();");
             c_.code.close();
+            c_.code.line("wait_copies<STAGES - 2>();");
+            c_.code.line("__syncthreads();");
+            c_.code.line("load_parts(0, 0, 0);");
             c_.code.open("for (Index slice = 0; slice < slices; ++slice)");
-            c_.code.line("wait_copies<STAGES - 2>();  // this slice has arrived,");
-            c_.code.line("__syncthreads();            // for all threads, and all are done with the slice before");
+            c_.code.raw("#pragma unroll");
+            c_.code.open("for (int kk = 0; kk < kSteps; ++kk)");
+            c_.code.open("if (kk + 1 == kSteps)");
+            c_.code.line("wait_copies<STAGES - 2>();  // the next slice has arrived,");
+            c_.code.line("__syncthreads();            // for all threads, and all have read this one");
+            c_.code.close();
+            c_.code.open("if (kk == 0)");
             c_.code.line("if (slice + STAGES - 1 < slices) copy_slice(slice + STAGES - 1);");
             c_.code.line("else commit_copies();");
-            c_.code.line("const unsigned short* const a_tile = tiles + (int)(slice % STAGES) * kStage;");
-            c_.code.line("const unsigned short* const b_tile = a_tile + TILE_M * TILE_K;");
-            multiply(a.depth_first, b.depth_first, bf);
+            c_.code.close();
+            c_.code.comment("The parts of the next step are on their way while this one multiplies.");
+            c_.code.line("load_parts(slice + (kk + 1) / kSteps, (kk + 1) % kSteps, (kk + 1) % 2);");
+            c_.code.raw("#pragma unroll");
+            c_.code.open("for (int i = 0; i < kRows / 16; ++i)");
+            c_.code.raw("#pragma unroll");
+            c_.code.open("for (int j = 0; j < kColumns / 8; ++j)");
+            c_.code.line("const unsigned* const b_of = b_part[kk % 2][j / 2] + j % 2 * 2;");
+            c_.code.line("{}(sums[i][j], a_part[kk % 2][i], b_of[0], b_of[1]);",
+                         c_.helpers.use(bf ? "mma_bf16" : "mma_f16"));
+            c_.code.close();
+            c_.code.close();
+            c_.code.close();
             c_.code.close();
             c_.code.line("wait_copies<0>();");
             c_.code.line("__syncthreads();  // the tiles are free for the next block of the result");
@@ -217,38 +243,50 @@ private:
         c_.code.close();
     }
 
-    // Copies of one factor's part of a slice.
-    void copy(const Direct& d, const std::string& name, const std::string& tile, const std::string& origin,
-              const std::string& end, const std::vector<VarId>& side) {
-        const Expr& x = c_.p.expr(d.load);
-        c_.touched[x.ref] = true;
+    // Where this thread's first piece of a slice of one factor lies; its others are a fixed number of lines further.
+    void first_pieces(const Direct& d, const std::string& name, const std::string& tile, const std::string& origin,
+                      const std::vector<VarId>& side) {
         // The offset of the factor's first element: all of its own variables 0.
         const Point::Scope scope = at_.save();
         for (VarId v : side) at_.bind(v, "0");
         for (VarId v : k_.k) at_.bind(v, "0");
-        std::string base = offset_text(d.load);
+        const std::string base = offset_text(d.load), stride = c_.size(d.stride).at(L::Product);
         at_.restore(scope);
+        const std::string pieces = d.depth_first ? "(TILE_K / 8)" : "(" + tile + " / 8)";  // of a line
+        c_.code.line("const int {0}_line = threadIdx.x / {1}, {0}_piece = threadIdx.x % {1};", name, pieces);
+        if (d.depth_first)
+            c_.code.line("const Index {0}_from = {1}({2} + {0}_line) * {3} + {0}_piece * 8;", name, base, origin,
+                         stride);
+        else
+            c_.code.line("const Index {0}_from = {1}{0}_line * {3} + {2} + {0}_piece * 8;", name, base, origin, stride);
+    }
+    // Its copies of a slice.
+    void copy(const Direct& d, const std::string& name, const std::string& tile, const std::string& origin,
+              const std::string& end) {
+        const Expr& x = c_.p.expr(d.load);
+        c_.touched[x.ref] = true;
         const std::string stride = c_.size(d.stride).at(L::Product);
+        const std::string pieces = d.depth_first ? "(TILE_K / 8)" : "(" + tile + " / 8)";
         c_.code.raw("#pragma unroll");
-        c_.code.open("for (int chunk = threadIdx.x; chunk < {} * TILE_K / 8; chunk += kThreads)", tile);
+        c_.code.open("for (int chunk = 0; chunk < {} * TILE_K / 8 / kThreads; ++chunk)", tile);
+        c_.code.line("const int line = {}_line + chunk * (kThreads / {});", name, pieces);
         if (d.depth_first) {
-            c_.code.line("const int line = chunk / (TILE_K / 8), piece = chunk % (TILE_K / 8);");
-            c_.code.line("const Index side = {} + line, deep = slice * TILE_K + piece * 8;", origin);
-            c_.code.line("const bool inside = side < {} && deep < depth;", end);
-            c_.code.line(
-                "copy_async({}_tile + line * TILE_K + (piece ^ line % 8) * 8, &{}[inside ? {}side * {} + deep : 0], "
-                "inside ? 16 : 0);",
-                name, c_.pointers[x.ref], base, stride);
+            c_.code.line("const bool inside = {} + line < {} && slice * TILE_K + {}_piece * 8 < depth;", origin, end,
+                         name);
+            c_.code.line("const Index from = {0}_from + slice * TILE_K + (line - {0}_line) * {1};", name, stride);
         } else {
-            c_.code.line("const int line = chunk / ({0} / 8), piece = chunk % ({0} / 8);", tile);
-            c_.code.line("const Index side = {} + piece * 8, deep = slice * TILE_K + line;", origin);
-            c_.code.line("const bool inside = side < {} && deep < depth;", end);
-            c_.code.line(
-                "copy_async({}_tile + line * {} + (piece ^ line % 8) * 8, &{}[inside ? {}deep * {} + side : 0], inside "
-                "? 16 : 0);",
-                name, tile, c_.pointers[x.ref], base, stride);
+            c_.code.line("const bool inside = {} + {}_piece * 8 < {} && slice * TILE_K + line < depth;", origin, name,
+                         end);
+            c_.code.line("const Index from = {0}_from + (slice * TILE_K + line - {0}_line) * {1};", name, stride);
         }
+        c_.code.line("copy_async({0}_tile + {1}, &{2}[inside ? from : 0], inside ? 16 : 0);", name,
+                     place_of_piece(d.depth_first, tile, name + "_piece"), c_.pointers[x.ref]);
         c_.code.close();
+    }
+    // The element of a tile at which piece `piece` of line `line` lies.
+    static std::string place_of_piece(bool depth_first, const std::string& tile, const std::string& piece) {
+        if (!depth_first) return fmt::format("line * {} + ({} ^ line % 8) * 8", tile, piece);
+        return fmt::format("line * TILE_K + ({} ^ line / (64 / TILE_K) % (TILE_K / 8)) * 8", piece);
     }
     std::string offset_text(ExprId load) {
         const Expr& x = c_.p.expr(load);
@@ -256,43 +294,29 @@ private:
         return p.offset == "0" ? "" : p.offset + " + ";
     }
 
-    void multiply(bool a_depth_first, bool b_depth_first, bool bf) {
-        c_.code.raw("#pragma unroll");
-        c_.code.open("for (int kk = 0; kk < TILE_K / 16; ++kk)");
-        c_.code.line("unsigned a_part[kRows / 16][4], b_part[kColumns / 16][4];");
-        c_.code.raw("#pragma unroll");
-        c_.code.open("for (int i = 0; i < kRows / 16; ++i)");
-        if (a_depth_first) {
-            c_.code.line("const int line = warp_row + i * 16 + lane % 16, piece = kk * 2 + lane / 16;");
-            c_.code.line("ldmatrix_x4(a_part[i], a_tile + line * TILE_K + (piece ^ line % 8) * 8);");
-        } else {
-            c_.code.line(
-                "const int line = kk * 16 + lane / 16 * 8 + lane % 8, piece = (warp_row + i * 16) / 8 + lane / 8 % 2;");
-            c_.code.line("ldmatrix_x4_trans(a_part[i], a_tile + line * TILE_M + (piece ^ line % 8) * 8);");
-        }
-        c_.code.close();
-        c_.code.raw("#pragma unroll");
-        c_.code.open("for (int j = 0; j < kColumns / 16; ++j)");
-        if (b_depth_first) {
-            c_.code.line(
-                "const int line = warp_column + j * 16 + lane / 16 * 8 + lane % 8, piece = kk * 2 + lane / 8 % 2;");
-            c_.code.line("ldmatrix_x4(b_part[j], b_tile + line * TILE_K + (piece ^ line % 8) * 8);");
-        } else {
-            c_.code.line(
-                "const int line = kk * 16 + lane / 8 % 2 * 8 + lane % 8, piece = (warp_column + j * 16) / 8 + lane / "
-                "16;");
-            c_.code.line("ldmatrix_x4_trans(b_part[j], b_tile + line * TILE_N + (piece ^ line % 8) * 8);");
-        }
-        c_.code.close();
+    void load_parts(bool a_depth_first, bool b_depth_first) {
         c_.helpers.use("ldmatrix_x4");
         c_.code.raw("#pragma unroll");
         c_.code.open("for (int i = 0; i < kRows / 16; ++i)");
-        c_.code.raw("#pragma unroll");
-        c_.code.line(
-            "for (int j = 0; j < kColumns / 8; ++j) {}(sums[i][j], a_part[i], b_part[j / 2][j % 2 * 2], b_part[j / "
-            "2][j % 2 * 2 + 1]);",
-            c_.helpers.use(bf ? "mma_bf16" : "mma_f16"));
+        if (a_depth_first)
+            c_.code.line("const int line = warp_row + i * 16 + lane % 16, piece = kk * 2 + lane / 16;");
+        else
+            c_.code.line(
+                "const int line = kk * 16 + lane / 16 * 8 + lane % 8, piece = (warp_row + i * 16) / 8 + lane / 8 % 2;");
+        c_.code.line("ldmatrix_x4{}(a_part[to][i], a_tile + {});", a_depth_first ? "" : "_trans",
+                     place_of_piece(a_depth_first, "TILE_M", "piece"));
         c_.code.close();
+        c_.code.raw("#pragma unroll");
+        c_.code.open("for (int j = 0; j < kColumns / 16; ++j)");
+        if (b_depth_first)
+            c_.code.line(
+                "const int line = warp_column + j * 16 + lane / 16 * 8 + lane % 8, piece = kk * 2 + lane / 8 % 2;");
+        else
+            c_.code.line(
+                "const int line = kk * 16 + lane / 8 % 2 * 8 + lane % 8, piece = (warp_column + j * 16) / 8 + lane / "
+                "16;");
+        c_.code.line("ldmatrix_x4{}(b_part[to][j], b_tile + {});", b_depth_first ? "" : "_trans",
+                     place_of_piece(b_depth_first, "TILE_N", "piece"));
         c_.code.close();
     }
 
@@ -380,7 +404,26 @@ private:
     Point at_;
     std::string tile_m_ = "TILE_M", tile_n_ = "TILE_N";
 };
+constexpr TileShape kSmallTiles{64, 64, 64, 4, 2, 2}, kLargeTiles{128, 128, 64, 3, 2, 2};
 }  // namespace
+
+const std::vector<TileShape>& tile_shapes() {
+    static const std::vector<TileShape> all{
+        kSmallTiles,
+        kLargeTiles,
+        {128, 128, 64, 4, 2, 4},
+        {128, 128, 32, 4, 2, 2},
+        {128, 128, 32, 6, 2, 2},
+        {128, 256, 64, 3, 2, 4},
+        {128, 256, 64, 4, 2, 4},
+        {128, 256, 32, 4, 2, 4},
+        {256, 128, 64, 3, 4, 2},
+        {256, 128, 64, 4, 4, 2},
+        {256, 128, 32, 4, 4, 2},
+        {64, 256, 64, 3, 1, 4},
+    };
+    return all;
+}
 
 bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage& stage) {
     const schedule::Contraction& k = *g.contraction;
@@ -429,21 +472,24 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
             v.when.push_back({.kind = Condition::Kind::Aligned,
                               .number = 2 * static_cast<int64_t>(size_of(c_.stored[q.lhs])),
                               .tensor = q.lhs});
-        const auto shape = [&](int m, int n, int stages, int warps_m, int warps_n) {
+        const auto add = [&](const TileShape& s, std::optional<int64_t> at_most) {
             Variant r = v;
-            r.macros = {{"TILE_M", m},      {"TILE_N", n},        {"TILE_K", 64},
-                        {"STAGES", stages}, {"WARPS_M", warps_m}, {"WARPS_N", warps_n}};
-            r.threads = warps_m * warps_n * 32;
-            r.blocks = tiles(m, n);
-            r.dynamic_shared = int64_t{2} * stages * (m + n) * 64;
-            return r;
+            r.macros = {{"TILE_M", s.m},      {"TILE_N", s.n},        {"TILE_K", s.k},
+                        {"STAGES", s.stages}, {"WARPS_M", s.warps_m}, {"WARPS_N", s.warps_n}};
+            r.threads = s.threads();
+            r.blocks = tiles(s.m, s.n);
+            r.dynamic_shared = s.shared_bytes();
+            if (at_most)
+                r.when.push_back(
+                    {.kind = Condition::Kind::AtMost, .value = batch * rows * columns, .number = *at_most});
+            stage.variants.push_back(std::move(r));
         };
-        // Tiles of 64 x 64 while larger ones would not occupy the multiprocessors.
-        Variant small = shape(64, 64, 4, 2, 2);
-        small.when.push_back(
-            {.kind = Condition::Kind::AtMost, .value = batch * rows * columns, .number = int64_t{128} * 128 * 100});
-        stage.variants.push_back(std::move(small));
-        stage.variants.push_back(shape(128, 128, 3, 2, 2));
+        if (tiles_) {
+            add(*tiles_, std::nullopt);
+        } else {  // small tiles while larger ones would not occupy the multiprocessors
+            add(kSmallTiles, int64_t{128} * 128 * 100);
+            add(kLargeTiles, std::nullopt);
+        }
         for (auto& [n, value] : stage.variants.back().macros) out_.macros[n] = value;
         wanted = c_.names.fresh(name + "_any");
     }

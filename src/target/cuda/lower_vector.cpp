@@ -44,6 +44,8 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
                        for (uint32_t i : g.equations) packs.uniform_loads(at, c_.p.equations[i].rhs, lane);
                        std::vector<std::pair<ExprId, std::string>> loaded;
                        for (uint32_t i : g.equations) packs.load(at, c_.p.equations[i].rhs, loaded);
+                       for (uint32_t i : g.equations) at.keep_out(c_.p.equations[i].lhs);
+                       for (uint32_t i : g.equations) at.hoist(c_.p.equations[i].rhs, lane);
                        std::vector<std::pair<const Equation*, std::string>> results;
                        for (uint32_t i : g.equations) {
                            const Equation& q = c_.p.equations[i];

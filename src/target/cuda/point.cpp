@@ -46,6 +46,7 @@ void Point::restore(Scope s) {
     vars_ = std::move(s.vars);
     values_ = std::move(s.values);
     held_ = std::move(s.held);
+    divisors_ = std::move(s.divisors);
     c_.names.restore(std::move(s.names));
     c_.names.keep(c_.permanent);
 }
@@ -63,6 +64,19 @@ Operand Point::named(ExprId e, const std::string& name) {
     set(e, {n});
     return {n};
 }
+
+namespace {
+// n where x is the power n of a float, 2 or 3; else 0.
+int whole_power(const Program& p, const Expr& x) {
+    if (x.kind != ExprKind::Call || x.fn != Fn::Pow || !is_float(x.dtype)) return 0;
+    ExprId n = x.args[1];
+    while (p.expr(n).kind == ExprKind::Cast) n = p.expr(n).args[0];
+    const Expr& y = p.expr(n);
+    if (y.kind != ExprKind::Literal) return 0;
+    const double v = is_float(y.dtype) ? y.number : static_cast<double>(y.integer);
+    return v == 2 ? 2 : v == 3 ? 3 : 0;
+}
+}  // namespace
 
 Operand Point::eval(ExprId e) {
     if (auto it = values_.find(e); it != values_.end()) return it->second;
@@ -101,6 +115,18 @@ Operand Point::eval(ExprId e) {
                      product ? L::Product : L::Sum};
                 break;
             }
+            if (x.fn == Fn::Div) {
+                if (const auto d = divisors_.find(x.args[1]); d != divisors_.end()) {
+                    r = {fmt::format("divide_by({}, {})", a[0].text, d->second)};
+                    break;
+                }
+            }
+            if (const int n = whole_power(c_.p, x); n > 0) {  // not by pow, which takes a hundred instructions
+                const std::string factor = a[0].level == L::Atom ? a[0].text : named(x.args[0], "base").text;
+                r = {factor, L::Product};
+                for (int i = 1; i < n; ++i) r.text += " * " + factor;
+                break;
+            }
             const DType t = x.args.size() == 3 ? x.dtype : c_.p.expr(x.args[0]).dtype;
             r = call(x.fn, a, compute_type(t), c_.helpers);
             break;
@@ -122,9 +148,10 @@ Operand Point::eval(ExprId e) {
     return r;
 }
 
-void Point::loops(const std::vector<VarId>& vars, const std::function<void()>& body) {
+void Point::loops(const std::vector<VarId>& vars, const std::vector<ExprId>& roots, const std::function<void()>& body) {
     if (vars.empty()) return body();
     size_t opened = 0;
+    for (ExprId r : roots) hoist(r);  // outside of the scope: these stay known behind the loops
     const Scope scope = save();
     for (VarId v : vars) {
         if (bound(v)) continue;
@@ -132,6 +159,8 @@ void Point::loops(const std::vector<VarId>& vars, const std::function<void()>& b
             bind(v, "0");
             continue;
         }
+        if (opened)
+            for (ExprId r : roots) hoist(r);
         const std::string n = c_.names.fresh(c_.p.vars[v].name);
         c_.code.open("for (Index {} = 0; {} < {}; ++{})", n, n, c_.size(c_.p.vars[v].extent).at(L::Shift), n);
         bind(v, n);
@@ -218,7 +247,9 @@ Operand Point::result(ExprId reduce, const Accumulator& a) {
 
 void Point::reduce_serially(ExprId reduce) {
     const Accumulator a = declare(reduce);
-    loops(c_.p.expr(reduce).vars, [&] { accumulate(reduce, a); });
+    const Expr& x = c_.p.expr(reduce);
+    // Behind a condition only that is certain to be evaluated.
+    loops(x.vars, {x.args.back()}, [&] { accumulate(reduce, a); });
     set(reduce, result(reduce, a));
 }
 
@@ -413,8 +444,8 @@ void Point::store(const Equation& q, const Operand& value, bool atomic) {
         const Operand old = from_memory({element}, stored, c_.helpers);
         c_.code.line("{} = {};", element,
                      to_memory(combine(op, old, value, compute, c_.helpers), stored, c_.helpers).text);
-    } else if (q.update == Update::Add &&
-               (stored == DType::F32 || stored == DType::F64 || stored == DType::I32 || stored == DType::U32)) {
+    } else if (q.update == Update::Add && (stored == DType::F64 || stored == DType::I32 || stored == DType::U32)) {
+        // Not of float: that instruction flushes subnormal numbers to zero in global memory.
         c_.code.line("atomicAdd(&{}, {});", element, value.text);
     } else if (q.update == Update::Add && size_of(stored) == 8) {
         c_.code.line("atomicAdd((unsigned long long*)&{}, (unsigned long long){});", element, value.at(L::Unary));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -60,17 +61,25 @@ public:
         std::unordered_map<math::VarId, std::string> vars;
         std::unordered_map<math::ExprId, Operand> values;
         std::map<math::TensorId, Operand> held;
+        std::unordered_map<math::ExprId, std::string> divisors;
         std::set<std::string> names;
     };
-    Scope save() const { return {vars_, values_, held_, c_.names.save()}; }
+    Scope save() const { return {vars_, values_, held_, divisors_, c_.names.save()}; }
     void restore(Scope s);
 
     // Prepares for evaluating `root`: parts with several uses get a name.
     void count_uses(math::ExprId root);
     Operand eval(math::ExprId e);
     Operand named(math::ExprId e, const std::string& name);  // eval, as a constant of a name
-    // `for` loops over variables that are not bound; body runs inside all of them.
-    void loops(const std::vector<math::VarId>& vars, const std::function<void()>& body);
+    // Names the values of the largest parts of `root` that depend neither on `lane` nor on a variable that is not bound
+    // yet: loops opened after this do not repeat them.
+    void hoist(math::ExprId root, math::VarId lane = math::kNone);
+    // The same for the reciprocals of what `root` divides floats by, where that does not depend on `lane`.
+    void hoist_divisors(math::ExprId root, math::VarId lane);
+    void keep_out(math::TensorId t) { kept_out_.insert(t); }  // written at this point: its loads stay where they are
+    // `for` loops over variables that are not bound; body, which evaluates `roots`, runs inside all of them.
+    void loops(const std::vector<math::VarId>& vars, const std::vector<math::ExprId>& roots,
+               const std::function<void()>& body);
 
     // Reductions, one thread doing all of it. Declares the accumulator(s), loops, and sets the value of `e`.
     struct Accumulator {
@@ -95,6 +104,7 @@ public:
 private:
     Operand load(math::ExprId e);
     Operand inside(math::ExprId e);
+    bool hoistable(math::ExprId e, math::VarId lane) const;
     bool is_position(math::ExprId e) const;  // made of indices and extents alone: it can't overflow
     std::string index(math::ExprId e);       // an affine index of type Index, or ""
     std::string position(math::ExprId reduce);
@@ -104,6 +114,8 @@ private:
     std::unordered_map<math::ExprId, Operand> values_;
     std::unordered_map<math::ExprId, int> uses_;
     std::map<math::TensorId, Operand> held_;
+    std::unordered_map<math::ExprId, std::string> divisors_;  // by the number divided by
+    std::set<math::TensorId> kept_out_;
 };
 
 // Reduce nodes of e that are not inside another, in order.
