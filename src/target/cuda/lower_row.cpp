@@ -421,7 +421,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
                             "again."},
                            [&] { RowWriter(c_, g, packs, cached, cached_lane, kNone).write(); });
     const Variant longer =
-        kernel(cached.empty() ? name : c_.names.fresh(name + "_long"), "__launch_bounds__(THREADS * ROWS)",
+        kernel(cached.empty() ? name : c_.names.fresh(name + "_long"), "__launch_bounds__(THREADS * ROWS, 1)",
                {cached.empty() ? "Each thread takes every THREADS-th pack of the row."
                                : "Rows longer than what registers hold: every pass reads the row again, from the "
                                  "second on mostly out of the L2 cache."},
