@@ -405,6 +405,7 @@ private:
     std::string tile_m_ = "TILE_M", tile_n_ = "TILE_N";
 };
 constexpr TileShape kSmallTiles{64, 64, 64, 4, 2, 2}, kLargeTiles{128, 128, 64, 3, 2, 2};
+constexpr TileShape kWideTiles{128, 256, 64, 3, 2, 4};  // the fastest on an H200 once two waves of them fill it
 }  // namespace
 
 const std::vector<TileShape>& tile_shapes() {
@@ -414,7 +415,7 @@ const std::vector<TileShape>& tile_shapes() {
         {128, 128, 64, 4, 2, 4},
         {128, 128, 32, 4, 2, 2},
         {128, 128, 32, 6, 2, 2},
-        {128, 256, 64, 3, 2, 4},
+        kWideTiles,
         {128, 256, 64, 4, 2, 4},
         {128, 256, 32, 4, 2, 4},
         {256, 128, 64, 3, 4, 2},
@@ -488,7 +489,8 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
             add(*tiles_, std::nullopt);
         } else {  // small tiles while larger ones would not occupy the multiprocessors
             add(kSmallTiles, int64_t{128} * 128 * 100);
-            add(kLargeTiles, std::nullopt);
+            add(kLargeTiles, int64_t{128} * 256 * 264);
+            add(kWideTiles, std::nullopt);
         }
         for (auto& [n, value] : stage.variants.back().macros) out_.macros[n] = value;
         wanted = c_.names.fresh(name + "_any");
