@@ -211,7 +211,7 @@ Text Scalar::text(ExprId e, std::vector<std::string>& lines) {
     const bool trivial = x.kind == ExprKind::Literal || x.kind == ExprKind::Index || x.kind == ExprKind::Size ||
                          t.s.find_first_of(" (") == std::string::npos;
     if (uses_[e] > 1 && !trivial) {
-        const std::string n = fmt::format("t{}", next_++);
+        const std::string n = fmt::format("value_{}", next_++);
         lines.push_back(fmt::format("const {} {} = {};", scalar_type(x.dtype), n, t.s));
         t = {n, kPrimary};
         named_[e] = t;

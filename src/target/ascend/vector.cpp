@@ -173,6 +173,11 @@ Value Vector::eval(ExprId e, const std::string& into) {
     return v;
 }
 
+// Computes all operands of x before the first is taken: while one is computed, another that it shares values with must
+// not count as read, or its place would be used again.
+void Vector::ready(const Expr& x) {
+    for (ExprId a : x.args) node(strip(a), "");
+}
 // The operand e. Temporaries that nobody reads after this are put into `spare`.
 Value Vector::take(ExprId e, std::vector<Value>& spare) {
     e = strip(e);
@@ -210,7 +215,7 @@ Value Vector::node(ExprId e, const std::string& into) {
     if (!varies(e)) {
         Value v = uniform(e);
         if (uses_[e] > 1 && !is_simple(v.text)) {
-            const std::string name = fmt::format("s{}", e);
+            const std::string name = fmt::format("scalar_{}", e);
             line(fmt::format("const {} {} = {};", scalar_type(v.dtype), name, v.text));
             v.text = name;
         }
@@ -241,6 +246,7 @@ Value Vector::lanewise(const std::string& f, const std::vector<Value>& a, const 
 
 Value Vector::compare(const Expr& x) {
     std::vector<Value> spare;
+    ready(x);
     Value a = take(x.args[0], spare);
     if (x.fn == Fn::IsNan) {
         const Value m = fresh_mask();
@@ -291,6 +297,7 @@ Value Vector::select(ExprId e, const std::string& into) {
             return d;
         }
     }
+    ready(x);
     const Value m = take(x.args[0], spare);
     const Value a = take(x.args[1], spare), b = take(x.args[2], spare);
     if (a.kind == Value::Uniform) {
@@ -325,6 +332,7 @@ Value Vector::call(ExprId e, const std::string& into) {
     const bool floats = is_float(t);
     if (comparison(x.fn) || x.fn == Fn::IsNan || x.fn == Fn::IsInf) return compare(x);
     std::vector<Value> spare;
+    ready(x);
     if (x.fn == Fn::And || x.fn == Fn::Or || x.fn == Fn::Not) {
         const Value a = take(x.args[0], spare);
         const Value b = x.fn == Fn::Not ? Value{} : take(x.args[1], spare);

@@ -70,6 +70,7 @@ private:
     Value fresh(const std::string& into, DType t);
     Value fresh_mask();
     void line(std::string s) { out->push_back(std::move(s)); }
+    void ready(const math::Expr& x);
     Value take(math::ExprId e, std::vector<Value>& spare);
     Value pick(const std::string& into, DType t, std::vector<Value>& spare);
     void give_back(std::vector<Value>& spare);
