@@ -115,16 +115,21 @@ def measure(target):
 
 
 def shares_text(shares):
-    out = "| Target | Operators that pass | Wrong or failed | Refused | Cases | Programs not run |\n|---|---:|---:|---:|---:|---:|\n"
+    """A target that this machine runs has counts; for others the file says what was measured where."""
+    out = "| Target | What was run | Result |\n|---|---|---|\n"
     reasons = ""
     for name, s in shares.items():
+        if "measured" in s:
+            out += f"| {name} | {s['measured']} | {s['result']} |\n"
+            continue
         if "not run" in s:
-            out += f"| {name} | not run: {s['not run']} | | | | |\n"
+            out += f"| {name} | not run | {s['not run']} |\n"
             continue
         share = 100 * s["pass"] / s["operators"]
         out += (
-            f"| {name} | {s['pass']} of {s['operators']} ({share:.0f} %) | {len(s['fail'])} | {s['refused']}"
-            f" | {s['cases']:,} | {s['not_run']} |\n"
+            f"| {name} | `opwright verify library --target {name}`: {s['cases']:,} cases |"
+            f" {s['pass']} of {s['operators']} operators pass ({share:.0f} %), {len(s['fail'])} fail,"
+            f" {s['refused']} are refused; {s['not_run']} programs not run |\n"
         )
         if s["fail"]:
             reasons += f"\nFailing on {name}: {', '.join(s['fail'])}.\n"

@@ -440,7 +440,9 @@ TEST(AscendSimMessage, NamesWhatIsWrong) {
     });
     ASSERT_FALSE(findings.empty());
     EXPECT_EQ(findings[0].rule, "undefined");
-    for (const char* part : {"core 0", "ascend_sim_test.cpp:", "Exp", "in_x[0]", "bytes [0, 416)", "byte 400"})
+    // A buffer's name is read off the source, where that is found under the name that the compiler was given.
+    const char* buffer = std::ifstream(__FILE__) ? "in_x[0]" : "buffer made at line";
+    for (const char* part : {"core 0", "ascend_sim_test.cpp:", "Exp", buffer, "bytes [0, 416)", "byte 400"})
         EXPECT_NE(findings[0].text.find(part), std::string::npos) << part << " in: " << findings[0].text;
 }
 
