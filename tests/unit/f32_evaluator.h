@@ -122,7 +122,7 @@ private:
         }
         if (terms.empty())
             return {static_cast<float>(math::identity(e.reduce, e.dtype)),
-                    static_cast<int64_t>(math::identity(e.reduce, e.dtype))};
+                    math::saturate_to(math::identity(e.reduce, e.dtype), DType::I64)};
         std::shuffle(terms.begin(), terms.end(), random_);
         const bool chain = coin();
         while (terms.size() > 1) {

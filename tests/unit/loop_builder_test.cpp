@@ -122,7 +122,10 @@ TEST_F(LoopBuilder, PrintsEqualNamesApart) {
     b.function("f", [&] {
         LocalRef one = b.local("acc", n * n), two = b.local("acc", m * m);
         b.loop("i", 0, n, 1, [&](Expr i) {
-            b.loop("i", 0, m, 1, [&](Expr j) { b.set(two, b.get(one) + i * j); });
+            b.loop("i", 0, m, 1, [&](Expr j) {
+                const Expr product = i * j;  // made first: sums print their older operand first
+                b.set(two, b.get(one) + product);
+            });
         });
         b.loop("i", 0, n, 1, [&](Expr i) { b.store(y, i, b.get(two)); });
     });
