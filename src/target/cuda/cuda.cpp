@@ -114,7 +114,10 @@ public:
     std::string_view name() const override { return "cuda"; }
     std::string_view about() const override { return "CUDA C++ for NVIDIA GPUs from compute capability 8.0"; }
 
-    Result<Emission> emit(const Program& p, const EmitOptions&) const override {
+    Result<Emission> emit(const Program& p, const EmitOptions& o) const override {
+        if (!o.schedule.empty())
+            return Diagnostic("Target cuda takes no schedule by hand yet.", {},
+                              "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(const CudaProgram program, lower(p));
         Emission e;
         e.files.push_back({program.program.name + ".cu", program.source()});
@@ -147,7 +150,10 @@ public:
         const auto device = Device::get();
         return device.ok() ? (*device)->info().name : "";
     }
-    Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions&) const override {
+    Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
+        if (!o.schedule.empty())
+            return Diagnostic("Target cuda takes no schedule by hand yet.", {},
+                              "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Device * device, Device::get());
         OPW_TRY(CudaProgram program, lower(p));
         OPW_TRY(auto stream, device->stream());
