@@ -94,7 +94,9 @@ private:
                 const VarId g = w->second[d];
                 if (g == kNone) continue;
                 const Expr& e = p_.expr(r.at[d]);
-                const bool plain = e.kind == ExprKind::Index && has(q.vars, e.ref) && e.ref != scan_var(p_, q);
+                // Another extent is another set of points, however the access treats what lies outside.
+                const bool plain = e.kind == ExprKind::Index && has(q.vars, e.ref) && e.ref != scan_var(p_, q) &&
+                                   p_.vars[e.ref].extent == p_.vars[g].extent;
                 if (!plain) {
                     lost.insert(g);
                     continue;
