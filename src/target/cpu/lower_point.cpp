@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace opwright::target::cpu {
 using namespace math;
@@ -412,7 +413,11 @@ LExpr Point::inside(ExprId e, int position) {
 void Point::store(const Equation& q, LExpr value, int position) {
     const Storage& s = storage_[q.lhs];
     const std::string what = fmt::format("{}: an index of {} lies outside the tensor", p_.name, p_.tensors[q.lhs].name);
+    // What is known of reads says nothing about where an update goes.
+    const bool interior = std::exchange(interior_, false), whole = std::exchange(whole_inside_, false);
     Address a = address(q.lhs, q.at.data(), q.outside, position, what);
+    interior_ = interior;
+    whole_inside_ = whole;
     const auto combine = [&](LExpr old) {
         switch (q.update) {
             case Update::Set:
