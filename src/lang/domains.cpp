@@ -27,8 +27,9 @@ void Elaborator::names_in(const Expr& e, bool under_expand, std::map<std::string
             const std::string& n = e.name;
             if (n == "size" || n == "rank" || n == "len" || n == "present" || n == "before") return;
             const bool packs = n == "merge" || n == "permute" || n == "reverse" || n == "take" || n == "drop";
-            const size_t first = n == "merge" ? 2 : 1;
-            for (size_t i = 0; i < e.args.size() && (!packs || i < first); ++i) names_in(*e.args[i], packs, out);
+            const bool converts = n == "cast" || n == "wrap" || n == "bitcast";  // the second argument is a type
+            const size_t first = n == "merge" ? 2 : packs || converts ? 1 : e.args.size();
+            for (size_t i = 0; i < std::min(first, e.args.size()); ++i) names_in(*e.args[i], packs, out);
             return;
         }
         case ExprKind::Reduce: return;
