@@ -1,0 +1,63 @@
+// Declarations that once gave a wrong result, made small; random operators (random_programs_test.cpp) found them.
+#include <gtest/gtest.h>
+
+#include "lang/library.h"
+#include "runtime/thread_pool.h"
+#include "verify/cpu_target.h"
+#include "verify/operator.h"
+#include "verify/source_target.h"
+
+namespace opwright::verify {
+namespace {
+
+struct Found {
+    const char* name;
+    const char* text;
+};
+constexpr Found kFound[] = {
+    // Equations of different extents shared one loop, because the read of the one in the other folds back.
+    {"a_temporary_read_at_other_points_than_it_has", R"(
+op found(x: f32[n], o: f32[m]) -> y: f32[m, n]:
+    i in 0..6
+    t: f32[i] = x[2 * i] outside zero + 1
+    y[p,q] = x[q] - t[p] outside wrap + o[p]
+    example x = f32[9], o = f32[3]
+    example x = f32[40], o = f32[17]
+)"},
+    // Where all reads are inside, the test of where an update goes was left out with theirs.
+    {"an_update_that_leaves_where_reads_do_not", R"(
+op found(x: f32[n, m], w: f32[6]) -> y: f32[n, 2]:
+    u in 0..n
+    y[p,q] = x[p,0] outside zero
+    y[(u + 2) // 4,1 + (-2) * u] outside drop := w[u] outside wrap + x[u // 3,u] outside (2)
+    example x = f32[25,21], w = f32[6]
+)"},
+    // The type of a conversion on the left was taken for an index.
+    {"a_conversion_in_a_place", R"(
+op found(x: f32[n], at: i32[m]) -> y: f32[n]:
+    y[i] = x[i]
+    y[cast(at[u], i64)] outside drop max= x[u] outside zero
+    example x = f32[9], at = i32[5]
+)"},
+};
+
+TEST(FoundByRandom, IsRight) {
+    runtime::ThreadPool pool(2);
+    const auto c = target::find_target("c");
+    ASSERT_TRUE(c.ok());
+    for (const Found& f : kFound) {
+        SCOPED_TRACE(f.name);
+        lang::Library library;
+        const Status read = library.add(std::make_shared<const Source>(Source{"found.op", f.text}));
+        ASSERT_TRUE(read.ok()) << render(read.error());
+        OperatorOptions o;
+        o.types = {DType::F32};
+        for (const Compile& target : {cpu_target({}, pool), source_target(**c)}) {
+            const Report r = check_operator(library, "found", target, o);
+            EXPECT_TRUE(r.passed()) << r.str();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace opwright::verify

@@ -1,0 +1,86 @@
+// Random operators (verify/random_program) through every stage: the level's verifier, the printed declaration read
+// back, the reference, and each target's kernel. OPWRIGHT_RANDOM asks for that many of them, OPWRIGHT_RANDOM_SEED for
+// others.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "lang/declaration.h"
+#include "runtime/thread_pool.h"
+#include "verify/cpu_target.h"
+#include "verify/random_program.h"
+#include "verify/source_target.h"
+
+namespace opwright::verify {
+namespace {
+
+uint64_t asked(const char* variable, uint64_t otherwise) {
+    const char* s = std::getenv(variable);
+    return s ? std::strtoull(s, nullptr, 10) : otherwise;
+}
+uint64_t first_seed() { return asked("OPWRIGHT_RANDOM_SEED", 1); }
+
+CheckOptions options(uint64_t seed) {
+    CheckOptions o;
+    o.seed = seed;
+    o.sizes.seed = seed;
+    o.sizes.count = 3;
+    o.sizes.max_work = 1 << 14;
+    constexpr Pattern more[] = {Pattern::Nan, Pattern::Infinity, Pattern::Zeros, Pattern::Ties, Pattern::Extremes};
+    o.patterns = {Pattern::Random, more[seed % std::size(more)]};
+    return o;
+}
+// Sizes to start from: different ones each time, one of them larger than a vector.
+math::SymValues base(uint64_t seed) {
+    return {{"m", static_cast<int64_t>(1 + seed * 7 % 23)}, {"n", static_cast<int64_t>(1 + seed * 13 % 41)}};
+}
+
+// The declaration, or the equations where there is none.
+std::string described(const math::Program& p) {
+    const auto text = lang::declaration(p);
+    return text.ok() ? *text : p.print();
+}
+
+TEST(RandomPrograms, AreWellFormedAndReadBackAsDeclarations) {
+    int printed = 0;
+    for (uint64_t seed = first_seed(); seed < first_seed() + 1000; ++seed) {
+        const math::Program p = random_program(seed);
+        ASSERT_EQ(math::verify(p), std::vector<std::string>()) << "seed " << seed << "\n" << p.print();
+        const auto text = lang::declaration(p);
+        if (!text.ok()) continue;
+        ++printed;
+        lang::Library library;
+        const Status read = library.add(std::make_shared<const Source>(Source{"random.op", *text}));
+        ASSERT_TRUE(read.ok()) << "seed " << seed << "\n" << *text << render(read.error());
+        std::vector<lang::Argument> arguments;
+        for (math::TensorId t : p.inputs) arguments.push_back({p.tensors[t].dtype, p.tensors[t].shape});
+        lang::Attributes attributes;  // symbols that no input has
+        for (const std::string& n : library.attribute_names(*library.find(p.name)))
+            attributes.emplace(n, math::Sym::symbol(n));
+        const auto again = library.elaborate(p.name, arguments, attributes);
+        ASSERT_TRUE(again.ok()) << "seed " << seed << "\n" << *text << render(again.error());
+    }
+    EXPECT_GT(printed, 950);
+}
+
+TEST(RandomPrograms, RunOnTheCpu) {
+    runtime::ThreadPool pool(1);
+    target::cpu::Options cpu;
+    cpu.cache = false;
+    const Compile target = cpu_target(cpu, pool);
+    const uint64_t count = asked("OPWRIGHT_RANDOM", 600);
+    Report all;
+    int failed = 0;
+    for (uint64_t seed = first_seed(); seed < first_seed() + count && failed < 5; ++seed) {
+        const math::Program p = random_program(seed);
+        const Report r = check_program(p, target, options(seed), base(seed));
+        all.add(r);
+        if (r.failed == 0) continue;
+        ++failed;
+        ADD_FAILURE() << "seed " << seed << ": " << r.str() << "\n" << described(p);
+    }
+    std::printf("%s\n", all.str().c_str());
+    EXPECT_EQ(all.refused, 0);
+}
+}  // namespace
+}  // namespace opwright::verify
