@@ -311,6 +311,7 @@ inline unsigned short f32_to_f16(float v) {
     if (std::isnan(v)) return 0x7fff;
     if (std::isinf(v)) return static_cast<unsigned short>(sign | 0x7c00u);
     const double a = std::fabs(static_cast<double>(v));
+    if (a == 0) return static_cast<unsigned short>(sign);
     if (a >= 65520.0) return static_cast<unsigned short>(sign | 0x7c00u);
     int e;
     std::frexp(a, &e);

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
+#include <optional>
 
+#include "cuda_emulated.h"
+#include "derive/gradient.h"
 #include "lang/declaration.h"
 #include "runtime/thread_pool.h"
 #include "verify/cpu_target.h"
@@ -63,24 +67,66 @@ TEST(RandomPrograms, AreWellFormedAndReadBackAsDeclarations) {
     EXPECT_GT(printed, 950);
 }
 
+using Make = std::function<std::optional<math::Program>(uint64_t seed)>;
+
+// Random operators from first_seed() on through `target`; `count` of them unless asked for more.
+Report check_all(const Compile& target, uint64_t count, const Make& make = random_program) {
+    Report all;
+    all.name = "random operators";
+    int failed = 0;
+    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", count) && failed < 5; ++seed) {
+        const std::optional<math::Program> p = make(seed);
+        if (!p) continue;
+        const Report r = check_program(*p, target, options(seed), base(seed));
+        all.add(r);
+        if (r.failed == 0) continue;
+        ++failed;
+        ADD_FAILURE() << "seed " << seed << ": " << r.str() << "\n" << described(*p);
+    }
+    return all;
+}
+
 TEST(RandomPrograms, RunOnTheCpu) {
     runtime::ThreadPool pool(1);
     target::cpu::Options cpu;
     cpu.cache = false;
-    const Compile target = cpu_target(cpu, pool);
-    const uint64_t count = asked("OPWRIGHT_RANDOM", 600);
-    Report all;
-    int failed = 0;
-    for (uint64_t seed = first_seed(); seed < first_seed() + count && failed < 5; ++seed) {
-        const math::Program p = random_program(seed);
-        const Report r = check_program(p, target, options(seed), base(seed));
-        all.add(r);
-        if (r.failed == 0) continue;
-        ++failed;
-        ADD_FAILURE() << "seed " << seed << ": " << r.str() << "\n" << described(p);
-    }
-    std::printf("%s\n", all.str().c_str());
-    EXPECT_EQ(all.refused, 0);
+    const Report r = check_all(cpu_target(cpu, pool), 600);
+    EXPECT_EQ(r.refused, 0) << r.str();
+    EXPECT_GT(r.cases, 0);
+}
+
+// What is derived from them runs as well.
+TEST(RandomPrograms, GradientsRunOnTheCpu) {
+    runtime::ThreadPool pool(1);
+    target::cpu::Options cpu;
+    cpu.cache = false;
+    const Report r = check_all(cpu_target(cpu, pool), 150, [](uint64_t seed) -> std::optional<math::Program> {
+        auto g = derive::gradient(random_program(seed));
+        if (!g.ok()) return std::nullopt;
+        return std::move(g->program);
+    });
+    EXPECT_EQ(r.refused, 0) << r.str();
+    EXPECT_GT(r.cases, 0);
+}
+
+TEST(RandomPrograms, RunInC) {
+    const auto c = target::find_target("c");
+    ASSERT_TRUE(c.ok());
+    const Report r = check_all(source_target(**c), 60);
+    EXPECT_EQ(r.refused, 0) << r.str();
+    EXPECT_GT(r.cases, 0);
+}
+
+TEST(RandomPrograms, RunAsCudaKernels) {
+    EmulatedCuda cuda;
+    const Compile recorder = cuda.recorder();
+    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", 200); ++seed)
+        check_program(random_program(seed), recorder, options(seed), base(seed));
+    const Status built = cuda.build();
+    ASSERT_TRUE(built.ok()) << render(built.error());
+    const Report r = check_all(cuda.target(), 200);
+    EXPECT_EQ(r.refused, 0) << r.str();
+    EXPECT_GT(r.cases, 0);
 }
 }  // namespace
 }  // namespace opwright::verify
