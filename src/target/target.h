@@ -1,6 +1,7 @@
 // What every target offers, and the list of them. A target turns one Program into source text that people can read and
 // use without Opwright; where this machine allows, it also builds and runs it.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,7 @@ struct EmitOptions {
     std::string schedule;   // of a person, as JSON (schedule::from_json); empty: the target's default
     std::string arch;       // of the target's compiler, "sm_90a"; empty: the target's default
     math::SymValues sizes;  // at which the test that goes with the source runs
+    std::function<void(std::string& source)> edit;  // of the kernel's source before build(): a fault planted by a test
 };
 
 // One built kernel. Tensors lie in the host's memory; outputs have their types and shapes already.

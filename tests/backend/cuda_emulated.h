@@ -20,6 +20,8 @@ class EmulatedCuda {
 public:
     // For contractions on tensor cores, in place of what the target chooses; before anything is recorded.
     void use_tiles(const target::cuda::TileShape& t) { tiles_ = t; }
+    // Of the kernels' source; before anything is recorded.
+    void edit(std::function<void(std::string&)> e) { edit_ = std::move(e); }
     Compile recorder();
     // Compiles what was recorded since the last call, in files of about `lines` lines, two at a time.
     Status build(size_t lines = 12000);
@@ -42,6 +44,7 @@ private:
                std::vector<Tensor>& out);
 
     std::optional<target::cuda::TileShape> tiles_;
+    std::function<void(std::string&)> edit_;
     std::map<std::string, Kept> programs_;  // by canonical text
     std::map<std::string, Entry> entries_;  // by program, kernel and macros
     std::vector<std::shared_ptr<target::SharedLibrary>> libraries_;

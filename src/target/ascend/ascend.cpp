@@ -37,7 +37,8 @@ public:
     }
     std::string runs_on() const override { return "the functional simulator"; }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
-        OPW_TRY(const Operator op, write_operator(p, o));
+        OPW_TRY(Operator op, write_operator(p, o));
+        if (o.edit) o.edit(op.kernels);
         std::vector<SourceFile> files = simulator_headers();
         files.push_back({"driver.cpp", driver_text(op, p, "run_operator", op.kernels)});
         OPW_TRY(auto library,

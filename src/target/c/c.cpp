@@ -77,6 +77,7 @@ public:
     std::string runs_on() const override { return "this processor"; }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
         OPW_TRY(Source s, write_source(p, o));
+        if (o.edit) o.edit(s.text);
         const std::vector<SourceFile> files{{"kernel.c", s.text}, {"adapter.c", adapter(p, s)}};
         // No contraction of products and sums: the source says what is rounded.
         OPW_TRY(auto library, build_shared_library(files, "adapter.c", {"-std=c99", "-O1", "-w", "-ffp-contract=off"}));

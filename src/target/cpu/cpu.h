@@ -1,6 +1,7 @@
 // The CPU target's door: Programs in, kernels that run out. All that the runtime sees of it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,9 @@
 namespace opwright::runtime {
 class ThreadPool;
 }
+namespace opwright::loop {
+class Program;
+}
 
 namespace opwright::target::cpu {
 
@@ -21,6 +25,7 @@ struct Options {
     bool cache = true;        // compiled objects on disk
     int compile_threads = 0;  // 0: as many as processors
     std::string schedule;     // of a person, as JSON (schedule::from_json); empty: the default one
+    std::function<void(loop::Program&)> edit;  // of the loop level before it is compiled: a fault planted by a test
 };
 
 // What one call of a kernel needs. Pointers have the element's alignment at least; data are dense and row-major.

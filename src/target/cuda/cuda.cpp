@@ -156,6 +156,7 @@ public:
                               "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Device * device, Device::get());
         OPW_TRY(CudaProgram program, lower(p));
+        if (o.edit) o.edit(program.kernels);
         OPW_TRY(auto stream, device->stream());
         return std::unique_ptr<Runnable>(std::make_unique<HostKernel>(
             *device, std::make_shared<CudaProgram>(std::move(program)), std::move(stream)));

@@ -37,6 +37,7 @@ public:
             return Diagnostic("Target triton takes no schedule by hand yet.", {},
                               "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Module m, write_module(p, o));
+        if (o.edit) o.edit(m.text);
         const bool bf16 =
             std::any_of(p.tensors.begin(), p.tensors.end(), [](const auto& t) { return t.dtype == DType::BF16; });
         if (bf16 && worker_state().device != "cuda")

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -31,9 +33,7 @@ public:
         return w;
     }
     ~Worker() {
-        if (to_ >= 0) close(to_);
-        if (from_) fclose(from_);
-        if (pid_ > 0) waitpid(pid_, nullptr, 0);
+        stop();
         std::error_code e;
         if (!folder_.empty()) fs::remove_all(folder_, e);
     }
@@ -45,12 +45,22 @@ public:
     json ask(const json& request) {
         const std::lock_guard lock(mutex_);
         const std::string line = request.dump() + "\n";
-        for (size_t done = 0; done < line.size();) {
-            const ssize_t n = write(to_, line.data() + done, line.size() - done);
-            if (n <= 0) return json{{"error", "the Python process has ended"}, {"kind", "failed"}};
-            done += static_cast<size_t>(n);
+        ssize_t n = 0;
+        for (size_t done = 0; done < line.size() && n >= 0; done += static_cast<size_t>(std::max<ssize_t>(n, 0)))
+            n = write(to_, line.data() + done, line.size() - done);
+        json r = n < 0 ? json() : answer();
+        if (!r.is_object()) {
+            // A kernel that reads or writes where nothing is ends the process; the next one gets a new process.
+            const int status = stop();
+            r = json{{"error", WIFSIGNALED(status)
+                                   ? fmt::format("the kernel ended the Python process by signal {} ({}): it reads or "
+                                                 "writes outside of its tensors",
+                                                 WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                   : "the Python process has ended"},
+                     {"kind", "failed"}};
+            start();
         }
-        return answer();
+        return r;
     }
 
 private:
@@ -64,6 +74,22 @@ private:
         }
         folder_ = name;
         std::ofstream(folder_ / "worker.py") << resource("worker.py");
+        start();
+    }
+
+    // Ends the process; its status.
+    int stop() {
+        int status = 0;
+        if (to_ >= 0) close(to_);
+        if (from_) fclose(from_);
+        if (pid_ > 0) waitpid(pid_, &status, 0);
+        to_ = -1;
+        from_ = nullptr;
+        pid_ = -1;
+        return status;
+    }
+
+    void start() {
         const char* own = std::getenv("OPWRIGHT_PYTHON");
         const std::string python = own && *own ? own : "python3", script = (folder_ / "worker.py").string();
         int in[2], out[2];
@@ -90,21 +116,21 @@ private:
             return;
         }
         const json first = answer();
-        if (first.contains("error")) {
-            state_.problem = fmt::format("{} lacks what Triton needs ({})", python, first["error"].get<std::string>());
+        if (!first.is_object() || first.contains("error")) {
+            state_.problem = fmt::format("{} lacks what Triton needs ({})", python,
+                                         first.is_object() ? first["error"].get<std::string>() : "it gave no answer");
             return;
         }
         state_.device = first["device"];
         state_.about = first["ready"];
     }
 
+    // Null where the process has ended.
     json answer() {
         std::string line;
         for (int c; (c = fgetc(from_)) != EOF && c != '\n';) line += static_cast<char>(c);
         json r = json::parse(line, nullptr, false);
-        if (r.is_discarded() || !r.is_object())
-            return json{{"error", "the Python process gave no answer"}, {"kind", "failed"}};
-        return r;
+        return r.is_object() ? r : json();
     }
 
     WorkerState state_;
