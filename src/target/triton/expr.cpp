@@ -9,7 +9,6 @@ namespace opwright::target::triton {
 using namespace math;
 
 namespace {
-bool has(const Axes& v, VarId x) { return std::find(v.begin(), v.end(), x) != v.end(); }
 bool is_name(const std::string& s) {
     return std::all_of(s.begin(), s.end(),
                        [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });

@@ -1,5 +1,6 @@
 // L1 expressions as Triton block expressions.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -20,6 +21,7 @@ struct Refusal : std::runtime_error {
 
 // The axes of a block, outermost first, each named by a variable of its.
 using Axes = std::vector<math::VarId>;
+inline bool has(const Axes& axes, math::VarId v) { return std::find(axes.begin(), axes.end(), v) != axes.end(); }
 
 // How tightly a text binds, as Python reads it.
 enum Level : int { kCompare = 1, kOr, kXor, kAnd, kShift, kSum, kProduct, kUnary, kAtom };

@@ -22,8 +22,6 @@ constexpr const char* kTypes[] = {"torch.bool",     "torch.int8",    "torch.int1
                                   "torch.uint8",    "torch.uint16",  "torch.uint32", "torch.uint64", "torch.float16",
                                   "torch.bfloat16", "torch.float32", "torch.float64"};
 
-bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.end(), x) != v.end(); }
-
 // Blocks that suit the type of a contraction: tensor cores want large ones, products in float32 registers.
 void contraction_blocks(const Program& p, const schedule::Contraction& c, schedule::ContractPlan& plan) {
     if (!uses_dot(p, c)) {

@@ -3,18 +3,19 @@
 namespace opwright::target::triton {
 using namespace math;
 
-std::optional<Range> index_range(const Program& p, ExprId e) {
+std::optional<Range> index_range(const Program& p, ExprId e, const std::function<std::optional<Range>(ExprId)>& data) {
     const Expr& x = p.expr(e);
     if (x.dtype != DType::I64) return std::nullopt;
     if (x.kind == ExprKind::Index) return Range{0, p.vars[x.ref].extent - 1};
     if (x.kind == ExprKind::Literal) return Range{x.integer, x.integer};
     if (x.kind == ExprKind::Size) return Range{x.sym, x.sym};
+    if (data && (x.kind == ExprKind::Load || x.kind == ExprKind::Cast)) return data(e);
     if (x.kind != ExprKind::Call) return std::nullopt;
-    const auto a = index_range(p, x.args[x.fn == Fn::Select ? 1 : 0]);
+    const auto a = index_range(p, x.args[x.fn == Fn::Select ? 1 : 0], data);
     if (!a) return std::nullopt;
     if (x.fn == Fn::Neg) return Range{-a->high, -a->low};
     if (x.args.size() < 2) return std::nullopt;
-    const auto b = index_range(p, x.args[x.fn == Fn::Select ? 2 : 1]);
+    const auto b = index_range(p, x.args[x.fn == Fn::Select ? 2 : 1], data);
     if (!b) return std::nullopt;
     switch (x.fn) {
         case Fn::Add: return Range{a->low + b->low, a->high + b->high};

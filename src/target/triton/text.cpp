@@ -153,17 +153,24 @@ bool calls(const std::string& text, const std::string& name) {
     }
     return false;
 }
-std::vector<Function> read_functions(const char* file, std::string_view start) {
+// `starts`: what the text of a function begins with, up to its name.
+std::vector<Function> read_functions(const char* file, std::initializer_list<std::string_view> starts) {
     std::vector<Function> r;
     const std::string_view all = resource(file);
-    for (size_t at = all.find(start); at != std::string_view::npos;) {
-        const size_t next = all.find(start, at + 1);
+    const auto find = [&](size_t from) {
+        std::pair<size_t, size_t> first{std::string_view::npos, 0};
+        for (const std::string_view s : starts)
+            if (const size_t at = all.find(s, from); at < first.first) first = {at, s.size()};
+        return first;
+    };
+    for (auto [at, start] = find(0); at != std::string_view::npos;) {
+        const auto [next, next_start] = find(at + 1);
         std::string_view text = all.substr(at, next == std::string_view::npos ? next : next - at);
         while (text.ends_with("\n")) text.remove_suffix(1);
-        const std::string_view head = text.substr(start.size());
+        const std::string_view head = text.substr(start);
         if (text.starts_with("\n")) text.remove_prefix(1);
         r.push_back({std::string(head.substr(0, head.find('('))), std::string(text), {}});
-        at = next;
+        at = next, start = next_start;
     }
     for (Function& f : r)
         for (const Function& g : r)
@@ -171,11 +178,11 @@ std::vector<Function> read_functions(const char* file, std::string_view start) {
     return r;
 }
 const std::vector<Function>& triton_functions() {
-    static const std::vector<Function> all = read_functions("functions.py", "@triton.jit\ndef ");
+    static const std::vector<Function> all = read_functions("functions.py", {"@triton.jit\ndef "});
     return all;
 }
 const std::vector<Function>& numpy_functions() {
-    static const std::vector<Function> all = read_functions("numpy_functions.py", "\ndef ");
+    static const std::vector<Function> all = read_functions("numpy_functions.py", {"\ndef ", "\nclass "});
     return all;
 }
 

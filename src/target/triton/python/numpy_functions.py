@@ -19,8 +19,8 @@ def _position(operation, body, axes, grid, last):
     """The row-major position of the extreme element along axes that stay with an extent of 1; 0 of nothing."""
     body = np.moveaxis(np.broadcast_to(body, grid), axes, range(-len(axes), 0))
     kept = body.shape[: body.ndim - len(axes)]
-    body = body.reshape(*kept, -1)
-    count = body.shape[-1]
+    count = math.prod(body.shape[len(kept) :])
+    body = body.reshape(*kept, count)
     if count == 0:
         at = np.zeros(kept, np.int64)
     elif last:
@@ -144,3 +144,63 @@ def _as_int(x, dtype):
 
 def _erf(x):
     return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+class _Bounded(np.lib.mixins.NDArrayOperatorsMixin):
+    """Float64 values and, to first order, how far arithmetic that rounds to float32 may be from them."""
+
+    def __init__(self, value, error=0.0):
+        self.value = value
+        self.error = np.broadcast_to(error, np.shape(value))
+
+    def __array_ufunc__(self, function, method, *arguments):
+        values = [a.value if isinstance(a, _Bounded) else a for a in arguments]
+        with np.errstate(all="ignore"):
+            result = function(*values)
+            if result.dtype == bool:
+                return result
+            # 4 ulps of its own, and what it makes of the errors of its arguments.
+            error = 2**-21 * np.abs(result)
+            for i, a in enumerate(arguments):
+                if isinstance(a, _Bounded):
+                    ends = [
+                        function(*values[:i], a.value + d, *values[i + 1 :])
+                        for d in (-a.error, a.error)
+                    ]
+                    moved = np.maximum(*[np.abs(end - result) for end in ends])
+                    surely = np.isnan(result) & np.isnan(ends[0]) & np.isnan(ends[1])
+                    error = error + np.where(surely, 0.0, moved)
+        return _Bounded(result, np.where(np.isnan(result) & (error == 0), 0.0, error))
+
+    def __array_function__(self, function, types, arguments, options):
+        # np.sum, np.max, np.min, np.broadcast_to, np.where: errors are summed, chosen and spread as values are.
+        values = [a.value if isinstance(a, _Bounded) else a for a in arguments]
+        errors = [a.error if isinstance(a, _Bounded) else a for a in arguments]
+        if function is np.where:
+            errors[1:] = [getattr(a, "error", 0.0) for a in arguments[1:]]
+        value = function(*values, **options)
+        if function in (np.max, np.min):
+            return _Bounded(value, np.max(*errors[:1], **{**options, "initial": 0.0}))
+        error = function(*errors, **options)
+        if function is np.sum:
+            terms = np.size(values[0]) // max(np.size(value), 1)
+            error = error + terms * 2**-24 * np.sum(np.abs(values[0]), **options)
+        return _Bounded(value, error)
+
+    def __getitem__(self, at):
+        return _Bounded(self.value[at], self.error[at])
+
+    def reshape(self, shape):
+        return _Bounded(self.value.reshape(shape), self.error.reshape(shape))
+
+    def astype(self, dtype):
+        return _Bounded(self.value.astype(dtype), self.error)
+
+
+def _assert_within(result, wanted):
+    """Asserts that the result lies within the bound. Where that is no number, nothing is known: it may be anything."""
+    same = (result == wanted.value) | (np.isnan(result) & np.isnan(wanted.value))
+    wrong = np.isfinite(wanted.error) & ~same & ~(np.abs(result - wanted.value) <= wanted.error)
+    assert (
+        not wrong.any()
+    ), f"{result[wrong]} instead of {wanted.value[wrong]}, {wanted.error[wrong]} allowed"
