@@ -35,6 +35,23 @@ VarId scan_var(const Program& p, const Equation& q) {
     return p.expr(q.rhs).kind == ExprKind::Scan ? p.expr(q.rhs).vars[0] : kNone;
 }
 
+// Whether q runs over v, as a variable of its left side or of a reduction.
+bool occurs(const Program& p, const Equation& q, VarId v) {
+    if (has(q.vars, v)) return true;
+    std::vector<bool> seen(p.expr_count());
+    std::vector<ExprId> stack{q.rhs};
+    while (!stack.empty()) {
+        const ExprId e = stack.back();
+        stack.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const Expr& x = p.expr(e);
+        if (has(x.vars, v) || (x.kind == ExprKind::Index && x.ref == v)) return true;
+        stack.insert(stack.end(), x.args.begin(), x.args.end());
+    }
+    return false;
+}
+
 // A nest being grown. Grid variables are those of its first equation; `names` maps each later equation's variables.
 struct Growing {
     std::vector<uint32_t> equations;
@@ -92,8 +109,10 @@ private:
             reads_nest = true;
             for (size_t d = 0; d < r.at.size(); ++d) {
                 const VarId g = w->second[d];
-                if (g == kNone) continue;
                 const Expr& e = p_.expr(r.at[d]);
+                // A temporary of one nest needs no dims of extent 1, where nothing is read beside them.
+                if (p_.tensors[r.tensor].shape[d].is(1) && e.kind != ExprKind::Literal) return false;
+                if (g == kNone) continue;
                 // Another extent is another set of points, however the access treats what lies outside.
                 const bool plain = e.kind == ExprKind::Index && has(q.vars, e.ref) && e.ref != scan_var(p_, q) &&
                                    p_.vars[e.ref].extent == p_.vars[g].extent;
@@ -146,7 +165,10 @@ private:
                 Rewriter w{.from = p_, .into = r};
                 for (TensorId t = 0; t < p_.tensors.size(); ++t) w.tensors[t] = t;
                 for (VarId v = 0; v < p_.vars.size(); ++v) w.bound[v] = v;  // all variables keep their identity ...
-                for (auto& [v, g] : nests_[n].names[j]) w.bound[v] = g;     // ... but those of the shared grid
+                for (auto& [v, g] : nests_[n].names[j]) w.bound[v] = g;     // ... but those of the shared grid,
+                for (VarId g : nest.grid)  // and those that would be taken for one of them
+                    if (!nests_[n].names[j].count(g) && occurs(p_, q, g))
+                        w.bound[g] = r.add_var(p_.vars[g].name, p_.vars[g].extent);
                 Equation e = q;
                 for (ExprId& a : e.at) a = w(a);
                 e.rhs = w(q.rhs);

@@ -39,6 +39,24 @@ op found(x: f32[n], at: i32[m]) -> y: f32[n]:
     y[cast(at[u], i64)] outside drop max= x[u] outside zero
     example x = f32[9], at = i32[5]
 )"},
+    // A variable of the second equation was taken for the one of the first that has the same name.
+    {"a_variable_that_two_equations_use_for_different_dims", R"(
+op found(x: f32[m], w: f32[2]) -> y: f32[m, m]:
+    i in 0..5
+    t: f32[i,p] = x[p] + cast(i, f32)
+    y[p,q] = w[0] * t[p - 1,q] outside zero + cast(p, f32)
+    example x = f32[4], w = f32[2]
+    example x = f32[40], w = f32[2]
+)"},
+    // The test of an access beside a dim of extent 1 was left out with the dim.
+    {"a_read_beside_a_dim_of_one_element", R"(
+op found(x: f32[m], w: f32[2]) -> y: f32[m]:
+    i in 0..1
+    t: f32[i,p] = x[p] * w[0] + cast(i, f32)
+    y[p] = t[3 * p - 1,p] outside zero + t[p,p] outside (2) * w[1]
+    example x = f32[4], w = f32[2]
+    example x = f32[40], w = f32[2]
+)"},
 };
 
 TEST(FoundByRandom, IsRight) {
