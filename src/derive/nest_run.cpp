@@ -476,7 +476,10 @@ private:
             r.wild ? a.add_wild({r.v[l], r.e[l]}) : a.add({r.v[l], r.e[l]});
         }
         void old(const Store& t, int64_t k) { a.add_wild({t.v[k], t.bound(k)}); }
-        void maybe(const Register& r, int64_t l) { a.add_wild({0, std::fabs(r.v[l]) + r.e[l]}); }
+        void maybe(const Register& r, int64_t l) {
+            const double e = std::fabs(r.v[l]) + r.e[l];
+            a.add_wild({0, std::isnan(e) ? std::numeric_limits<double>::infinity() : e});
+        }
         void merge(const Sums& o) { a.merge(o.a); }
         Bounded result(double n, ReduceOp, const Rounding& c) const { return a.result(n, c); }
         double terms() const { return a.terms(); }
@@ -488,7 +491,7 @@ private:
         void old(const Store& t, int64_t k) { a.add({t.v[k], t.bound(k)}, 0); }
         void maybe(const Register& r, int64_t l) {
             a.doubt();
-            a.add({r.v[l], r.e[l]}, 0);
+            if (!std::isnan(r.v[l])) a.add({r.v[l], r.e[l]}, 0);  // else the result would surely be NaN
         }
         void merge(const Floats& o) { a.merge(o.a); }
         Bounded result(double, ReduceOp, const Rounding&) const { return a.result(); }

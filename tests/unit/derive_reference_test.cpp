@@ -351,6 +351,22 @@ TEST(DeriveReference, ConditionsLimitReductions) {
     }
 }
 
+TEST(DeriveReference, ANanUnderADoubtfulConditionSaysNothing) {
+    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Max}) {
+        Build b("doubt");
+        const Sym n = sym("n");
+        const auto half = b.in("half", DType::F32, {}), x = b.in("x", DType::F32, {n}), y = b.out("y", DType::F32, {});
+        const auto i = b.var("i", n);
+        // tanh(0.5) is near the literal, closer than the kernel's error.
+        const auto near = b(Fn::Lt, b(Fn::Tanh, b.load(half, {})), b.f32(0.46211717));
+        b.set(y, {},
+              b.p.reduce(op, {i}, b.load(x, {i}), DType::F32, b(Fn::And, near, b(Fn::Ge, b.at(i), b.p.integer(1)))));
+        const auto r =
+            run(b.done(), {tensor(DType::F32, {}, {0.5}), tensor(DType::F32, {3}, {1.0, std::nan(""), 2.0})});
+        EXPECT_EQ(r[0].bound.get(0), kInf);
+    }
+}
+
 TEST(DeriveReference, ReportsAnIndexOutsideItsTensor) {
     Build b("gather");
     const Sym n = sym("n"), k = sym("k");
