@@ -57,6 +57,12 @@ op found(x: f32[m], w: f32[2]) -> y: f32[m]:
     example x = f32[4], w = f32[2]
     example x = f32[40], w = f32[2]
 )"},
+    // Division of integers by what is known to be 0 only after the access is lowered.
+    {"a_remainder_by_an_element_that_is_always_outside", R"(
+op found(x: i32[n, n], w: i32[n]) -> y: i32[n]:
+    y[i] = w[i] % x[i,-1] outside zero + w[i] // x[i,-1] outside zero + w[i] / x[i,-1] outside zero
+    example x = i32[9,9], w = i32[9]
+)"},
 };
 
 TEST(FoundByRandom, IsRight) {

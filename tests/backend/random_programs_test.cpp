@@ -74,7 +74,7 @@ Report check_all(const Compile& target, uint64_t count, const Make& make = rando
     Report all;
     all.name = "random operators";
     int failed = 0;
-    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", count) && failed < 5; ++seed) {
+    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", count) && failed < 10; ++seed) {
         const std::optional<math::Program> p = make(seed);
         if (!p) continue;
         const Report r = check_program(*p, target, options(seed), base(seed));
@@ -86,13 +86,18 @@ Report check_all(const Compile& target, uint64_t count, const Make& make = rando
     return all;
 }
 
+void expect_run(const Report& r) {
+    EXPECT_EQ(r.refused, 0) << r.str();
+    EXPECT_GT(r.cases, 0);
+    std::printf("%s\n", r.str().c_str());
+}
+
 TEST(RandomPrograms, RunOnTheCpu) {
     runtime::ThreadPool pool(1);
     target::cpu::Options cpu;
     cpu.cache = false;
     const Report r = check_all(cpu_target(cpu, pool), 600);
-    EXPECT_EQ(r.refused, 0) << r.str();
-    EXPECT_GT(r.cases, 0);
+    expect_run(r);
 }
 
 // What is derived from them runs as well.
@@ -105,16 +110,22 @@ TEST(RandomPrograms, GradientsRunOnTheCpu) {
         if (!g.ok()) return std::nullopt;
         return std::move(g->program);
     });
-    EXPECT_EQ(r.refused, 0) << r.str();
-    EXPECT_GT(r.cases, 0);
+    expect_run(r);
+}
+
+TEST(RandomPrograms, RunOnTheGpu) {
+    const auto cuda = target::find_target("cuda");
+    ASSERT_TRUE(cuda.ok());
+    if (const std::string why = (*cuda)->cannot_run(); !why.empty()) GTEST_SKIP() << why;
+    const Report r = check_all(source_target(**cuda), 200);
+    expect_run(r);
 }
 
 TEST(RandomPrograms, RunInC) {
     const auto c = target::find_target("c");
     ASSERT_TRUE(c.ok());
     const Report r = check_all(source_target(**c), 60);
-    EXPECT_EQ(r.refused, 0) << r.str();
-    EXPECT_GT(r.cases, 0);
+    expect_run(r);
 }
 
 TEST(RandomPrograms, RunAsCudaKernels) {
@@ -125,8 +136,7 @@ TEST(RandomPrograms, RunAsCudaKernels) {
     const Status built = cuda.build();
     ASSERT_TRUE(built.ok()) << render(built.error());
     const Report r = check_all(cuda.target(), 200);
-    EXPECT_EQ(r.refused, 0) << r.str();
-    EXPECT_GT(r.cases, 0);
+    expect_run(r);
 }
 }  // namespace
 }  // namespace opwright::verify

@@ -252,6 +252,7 @@ llvm::Value* Arithmetic::int_divide(BinaryFn f, loop::Type t, Value* x, Value* y
     llvm::Type* type = x->getType();
     const bool is_signed = is_signed_int(t.dtype);
     const auto c = int_literal(y);
+    if (c && *c == 0) return constant(type, 0);
     if (c && *c > 0 && (*c & (*c - 1)) == 0 && (f == BinaryFn::FloorDiv || f == BinaryFn::Mod)) {
         const int log = std::countr_zero(static_cast<uint64_t>(*c));
         if (f == BinaryFn::Mod) return b_.CreateAnd(x, constant(type, *c - 1));
