@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA target on a machine with an NVIDIA GPU; part of scripts/gpu_bundle.sh.
-#   gpu_check.sh OUTPUT [PART...]     parts: verify, sanitize, bench, gemm, peers; default: all
-# verify, bench and gemm can be limited: verify=softmax,fold (operators), bench=soft,layer, gemm=4096 (parts of names).
-# Writes OUTPUT/verify.json, sanitize.txt, bench.json, gemm.json and peers.json.
+#   gpu_check.sh OUTPUT [PART...]     parts: verify, shapes, sanitize, bench, gemm, peers; default: all
+# Most can be limited: verify=softmax,fold (operators), shapes=total, bench=soft,layer, gemm=4096 (parts of names).
+# Writes OUTPUT/verify.json, shapes.json, sanitize.txt, bench.json, gemm.json and peers.json.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:?usage: gpu_check.sh OUTPUT [PART...]}
 shift
-parts=${*:-verify sanitize bench gemm peers}
+parts=${*:-verify shapes sanitize bench gemm peers}
 mkdir -p "$out"
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPWRIGHT_CACHE_DIR=${OPWRIGHT_CACHE_DIR:-/tmp/opwright-cache} OPWRIGHT_CACHE_MB=4096
@@ -60,11 +60,14 @@ P
             timeout 200 compute-sanitizer --tool $tool --error-exitcode 9 "$here/opwright_gpu" verify "$out/sanitized.json" \
                 relu softmax matmul transpose gather scatter_elements conv max_pool layer_norm >"$out/sanitize-$tool.txt" 2>&1 || status=1
             tail -3 "$out/sanitize-$tool.txt"
+            timeout 200 compute-sanitizer --tool $tool --error-exitcode 9 "$here/opwright_gpu" shapes "$out/sanitized.json" --random \
+                >"$out/sanitize-$tool-shapes.txt" 2>&1 || status=1
+            tail -3 "$out/sanitize-$tool-shapes.txt"
         done
         cat "$out"/sanitize-*.txt >"$out/sanitize.txt"
         rm -f "$out"/sanitize-*.txt "$out/sanitized.json"
         ;;
-    bench | gemm) timeout 400 "$here/opwright_gpu" $part "$out/$part.json" "${only[@]}" || status=1 ;;
+    shapes | bench | gemm) timeout 400 "$here/opwright_gpu" $part "$out/$part.json" "${only[@]}" || status=1 ;;
     peers) timeout 400 python3 "$here/peers.py" "$out/peers.json" || status=1 ;;
     *) echo "there is no part $part" && exit 2 ;;
     esac

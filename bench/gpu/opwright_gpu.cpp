@@ -1,6 +1,7 @@
 // Checks and measures the CUDA target on a GPU, without the CPU target (and so without LLVM): one small program to
 // carry to a machine that has a GPU.
 //   opwright_gpu verify OUT.json [--shard I/N] [OPERATOR...]   operators of the library against the fp64 reference
+//   opwright_gpu shapes OUT.json [--random] [OPERATOR...]      kernels for sizes beyond those of the library's examples
 //   opwright_gpu bench OUT.json [CASE...]                      times of single kernels, cold in the L2 cache
 //   opwright_gpu gemm OUT.json [CASE...]                       matrix products with every shape of tiles
 #include <fmt/format.h>
@@ -99,6 +100,30 @@ op total(x[i]) -> y[] where T in float:
     y[] = sum[i](x[i])
 op columns(x[m,n]) -> y[n] where T in float:
     y[n] = sum[m](x[m,n])
+op first_largest(x[i]) -> y: i64[] where T in float:
+    y[] = argmax[i](x[i])
+op last_smallest(x[m,n]) -> y: i64[n] where T in float:
+    y[n] = argmin_last[m](x[m,n])
+op channel_mean(x[n,c,h,w]) -> y[c] where T in float:
+    y[c] = mean[n,h,w](x[n,c,h,w])
+op log_sum_exp(x[m,k]) -> y[m] where T in float:
+    h[m] = max[k](x[m,k])
+    s[m] = sum[k](exp(x[m,k] - h[m]))
+    y[m] = log(s[m]) + h[m]
+op whole_softmax(x[k]) -> y[k] where T in float:
+    h[] = max[k](x[k])
+    s[] = sum[k](exp(x[k] - h[]))
+    y[k] = exp(x[k] - h[]) / s[]
+op batch_norm(x[n,c,h,w]) -> y[n,c,h,w] where T in float:
+    u[c] = mean[n,h,w](x[n,c,h,w])
+    v[c] = mean[n,h,w]((x[n,c,h,w] - u[c]) ** 2)
+    y[n,c,h,w] = (x[n,c,h,w] - u[c]) / sqrt(v[c] + 1e-5)
+op moved(x[a,b,c,d]) -> y[d,b,a,c] where T in float:
+    y[d,b,a,c] = x[a,b,c,d]
+op channels_last(x[n,c,h,w], s[c]) -> y[n,h,w,c] where T in float:
+    y[n,h,w,c] = max(x[n,c,h,w] * s[c], 0)
+op symmetric(x[m,n], z[m,n], r[n,m], b[n]) -> y[n,m] where T in float:
+    y[n,m] = x[m,n] + z[m,n] * 2 + r[n,m] * b[n]
 )";
 
 std::vector<Case> cases() {
@@ -121,8 +146,34 @@ std::vector<Case> cases() {
         r.push_back(
             {"transpose " + type + " 8192x8192", "", "transposed", t, {{"m", 8192}, {"n", 8192}}, 2 * e * 8192 * 8192});
         r.push_back({"sum " + type + " 2^28", "", "total", t, {{"i", int64_t{1} << 28}}, e * (1 << 28)});
-        r.push_back(
-            {"column sums " + type + " 65536x1024", "", "columns", t, {{"m", 65536}, {"n", 1024}}, e * 65536 * 1024});
+        for (int64_t n : {64, 1024, 16384}) {
+            const int64_t m = (int64_t{1} << 26) / n;
+            r.push_back({fmt::format("column sums {} {}x{}", type, m, n),
+                         "",
+                         "columns",
+                         t,
+                         {{"m", m}, {"n", n}},
+                         e * static_cast<double>(m * n)});
+        }
+        r.push_back({"argmax " + type + " 2^28", "", "first_largest", t, {{"i", int64_t{1} << 28}}, e * (1 << 28)});
+        r.push_back({"transpose to channels last " + type,
+                     "",
+                     "channels_last",
+                     t,
+                     {{"n", 32}, {"c", 256}, {"h", 96}, {"w", 96}},
+                     2 * e * 32 * 256 * 96 * 96});
+        r.push_back({"transpose odd " + type + " 8191x8193",
+                     "",
+                     "transposed",
+                     t,
+                     {{"m", 8191}, {"n", 8193}},
+                     2 * e * 8191 * 8193});
+        r.push_back({"batch norm " + type + " 64x64x112x112",
+                     "",
+                     "batch_norm",
+                     t,
+                     {{"n", 64}, {"c", 64}, {"h", 112}, {"w", 112}},
+                     2 * e * 64 * 64 * 112 * 112});
         for (int64_t n : {1024, 4096, 8192}) {
             if (t == DType::F32 && n > 4096) continue;
             const auto d = static_cast<double>(n);
@@ -133,6 +184,17 @@ std::vector<Case> cases() {
                          {{"m", n}, {"k", n}, {"n", n}},
                          3 * e * d * d,
                          2 * d * d * d});
+        }
+        if (t == DType::F32) continue;
+        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 4096}, {16, 4096}, {64, 4096}, {4096, 4090}}) {
+            const auto dm = static_cast<double>(m), dn = static_cast<double>(n);
+            r.push_back({fmt::format("matmul+prelu {} {}x4096x{}", type, m, n),
+                         "",
+                         "prelu_linear",
+                         t,
+                         {{"m", m}, {"k", 4096}, {"n", n}},
+                         e * (dm * 4096 + dn * 4096 + dm * dn),
+                         2 * dm * dn * 4096});
         }
     }
     return r;
@@ -151,21 +213,25 @@ std::vector<unsigned char> random_bytes(DType t, int64_t count) {
     return r;
 }
 
-// `tiles`: of contractions on tensor cores; null: the compiler's choice. `result`, where not null, gets the bytes of
-// the first output.
-json measure(const Case& c, Device& device, const Stream& stream, const TileShape* tiles = nullptr,
-             std::vector<unsigned char>* result = nullptr) {
+math::Program declared(const std::string& op, DType type) {
     lang::Library library;
     if (const Status s = library.add(std::make_shared<const Source>(Source{"bench", kDeclarations})); !s.ok())
         stop(s.error());
     // Shapes by the names of the declaration.
-    math::Program symbolic = must(library.elaborate_symbolic(c.op));
-    math::SymValues sizes(c.sizes.begin(), c.sizes.end());
+    const math::Program symbolic = must(library.elaborate_symbolic(op));
     std::vector<lang::Argument> arguments;
-    for (math::TensorId t : symbolic.inputs) arguments.push_back({c.type, symbolic.tensors[t].shape});
-    const math::Program p = must(library.elaborate(c.op, arguments, {}));
+    for (math::TensorId t : symbolic.inputs) arguments.push_back({type, symbolic.tensors[t].shape});
+    return must(library.elaborate(op, arguments, {}));
+}
+
+// `tiles`: of contractions on tensor cores; null: the compiler's choice. `result`, where not null, gets the bytes of
+// the first output.
+json measure(const Case& c, Device& device, const Stream& stream, const TileShape* tiles = nullptr,
+             std::vector<unsigned char>* result = nullptr) {
+    math::SymValues sizes(c.sizes.begin(), c.sizes.end());
+    const math::Program p = declared(c.op, c.type);
     const math::Program simple = math::inline_temporaries(math::drop_unit_variables(p)).program;
-    auto program = std::make_shared<CudaProgram>(must(tiles ? lower_with_tiles(simple, *tiles) : lower(simple)));
+    auto program = std::make_shared<CudaProgram>(must(lower(simple, {.tiles = tiles})));
     DeviceKernel kernel(device, program, {});
 
     const auto elements = [&](math::TensorId t) {
@@ -250,6 +316,83 @@ int bench(const std::string& out, const std::vector<std::string>& wanted) {
     return 0;
 }
 
+// A program's kernels between tensors of the host, lowered as `options` say.
+verify::Compiled on_device(const math::Program& p, const LowerOptions& options, Device& device, const Stream& stream) {
+    const math::Program simple = math::inline_temporaries(math::drop_unit_variables(p)).program;
+    auto program = std::make_shared<CudaProgram>(must(lower(simple, options)));
+    auto kernel = std::make_shared<DeviceKernel>(device, program, CompileOptions{});
+    return [&device, &stream, kernel, name = p.name](const math::SymValues& sizes, const std::vector<Tensor>& in,
+                                                     std::vector<Tensor>& out) -> Status {
+        std::vector<Memory> memory;
+        std::vector<DevicePointer> addresses;
+        for (const std::vector<Tensor>* list : {&in, const_cast<const std::vector<Tensor>*>(&out)})
+            for (const Tensor& t : *list) {
+                OPW_TRY(Memory m, device.allocate(t.bytes(), name));
+                addresses.push_back(m.address());
+                OPW_CHECK(device.upload(m.address(), t.data(), t.bytes(), stream, name));
+                memory.push_back(std::move(m));
+            }
+        OPW_TRY(auto prepared, kernel->prepare(sizes, addresses, stream));
+        OPW_CHECK(prepared->launch(device, stream));
+        for (size_t i = 0; i < out.size(); ++i)
+            OPW_CHECK(device.download(out[i].data(), addresses[in.size() + i], out[i].bytes(), stream, name));
+        OPW_CHECK(stream.wait(name));
+        return prepared->fault(device, stream);
+    };
+}
+
+// Kernels that the library's examples, which are small, do not reach: reductions in slices (from 256 terms on), tiles
+// that transpose, long rows.
+int shapes(const std::string& out, std::vector<std::string> wanted) {
+    const bool random = std::erase(wanted, "--random") > 0;
+    const std::vector<std::pair<const char*, std::vector<math::SymValues>>> all{
+        {"total", {{{"i", 4096}}, {{"i", 100003}}, {{"i", 777}}}},
+        {"columns", {{{"m", 300}, {"n", 16}}, {{"m", 1029}, {"n", 200}}, {{"m", 640}, {"n", 7}}}},
+        {"first_largest", {{{"i", 50000}}, {{"i", 777}}}},
+        {"last_smallest", {{{"m", 3000}, {"n", 12}}, {{"m", 900}, {"n", 133}}}},
+        {"channel_mean", {{{"n", 3}, {"c", 4}, {"h", 19}, {"w", 16}}, {{"n", 2}, {"c", 3}, {"h", 33}, {"w", 11}}}},
+        {"log_sum_exp", {{{"m", 2}, {"k", 20480}}, {{"m", 3}, {"k", 5127}}}},
+        {"whole_softmax", {{{"k", 15360}}, {{"k", 2049}}}},
+        {"batch_norm", {{{"n", 4}, {"c", 3}, {"h", 20}, {"w", 16}}, {{"n", 3}, {"c", 2}, {"h", 19}, {"w", 23}}}},
+        {"transposed", {{{"m", 160}, {"n", 320}}, {{"m", 133}, {"n", 70}}, {{"m", 16}, {"n", 272}}}},
+        {"moved", {{{"a", 3}, {"b", 2}, {"c", 32}, {"d", 48}}, {{"a", 2}, {"b", 3}, {"c", 19}, {"d", 37}}}},
+        {"channels_last", {{{"n", 2}, {"c", 16}, {"h", 6}, {"w", 8}}, {{"n", 2}, {"c", 21}, {"h", 5}, {"w", 7}}}},
+        {"symmetric", {{{"m", 64}, {"n", 80}}, {{"m", 51}, {"n", 18}}}},
+        {"soft", {{{"m", 3}, {"k", 65536}}, {{"m", 2}, {"k", 40001}}, {{"m", 2}, {"k", 98304}}}},
+        {"layer", {{{"m", 3}, {"k", 65536}}, {{"m", 2}, {"k", 40001}}, {{"m", 2}, {"k", 49152}}}},
+        {"rms", {{{"m", 3}, {"k", 65536}}, {{"m", 2}, {"k", 40001}}, {{"m", 2}, {"k", 131072}}}},
+    };
+    Device& device = *must(Device::get());
+    const auto stream = must(device.stream());
+    json list = json::array();
+    int cases = 0, failed = 0;
+    for (const auto& [op, sizes] : all) {
+        if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), op) == wanted.end()) continue;
+        const bool rows =
+            std::string_view(op) == "soft" || std::string_view(op) == "layer" || std::string_view(op) == "rms";
+        for (DType t : {DType::F32, DType::BF16, rows ? DType::F16 : DType::F64}) {
+            const math::Program p = declared(op, t);
+            const verify::Compiled run = on_device(p, {.split_from = rows ? int64_t{1} << 20 : 256}, device, *stream);
+            for (const math::SymValues& s : sizes)
+                for (verify::Pattern pattern : verify::all_patterns()) {
+                    if (random && pattern != verify::Pattern::Random) continue;
+                    const verify::CaseReport r = verify::check_case(p, run, s, pattern, 1);
+                    ++cases;
+                    if (r.passed()) continue;
+                    ++failed;
+                    const std::string message =
+                        fmt::format("{} {}, {}: {}", op, name(t), verify::name(pattern), r.message);
+                    fmt::print("{}\n", message);
+                    list.push_back(message);
+                }
+        }
+    }
+    fmt::print("{} cases of kernels for large sizes, {} failed\n", cases, failed);
+    std::ofstream(out) << json{{"device", device.info().name}, {"cases", cases}, {"failures", std::move(list)}}.dump(1)
+                       << "\n";
+    return failed ? 1 : 0;
+}
+
 // All shapes add up in one order, so their results must agree to the bit.
 int gemm(const std::string& out, const std::vector<std::string>& wanted) {
     Device& device = *must(Device::get());
@@ -277,7 +420,7 @@ int gemm(const std::string& out, const std::vector<std::string>& wanted) {
 int main(int argc, char** argv) {
     std::vector<std::string> a(argv + 1, argv + argc);
     if (a.size() < 2) {
-        std::fprintf(stderr, "usage: opwright_gpu verify|bench|gemm OUT.json [--shard I/N] [NAME...]\n");
+        std::fprintf(stderr, "usage: opwright_gpu verify|shapes|bench|gemm OUT.json [--shard I/N] [NAME...]\n");
         return 2;
     }
     const std::string what = a[0], out = a[1];
@@ -288,5 +431,6 @@ int main(int argc, char** argv) {
         a.erase(a.begin(), a.begin() + 2);
     }
     if (what == "gemm") return opwright::gemm(out, a);
+    if (what == "shapes") return opwright::shapes(out, a);
     return what == "bench" ? opwright::bench(out, a) : opwright::verify_library(out, shard, shards, a);
 }

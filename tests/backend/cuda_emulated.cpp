@@ -73,7 +73,7 @@ Result<EmulatedCuda::Kept*> EmulatedCuda::keep(const Program& p) {
     if (it == programs_.end()) {
         const Program simple = inline_temporaries(drop_unit_variables(p)).program;
         OPW_TRY(CudaProgram lowered,
-                tiles_ ? target::cuda::lower_with_tiles(simple, *tiles_) : target::cuda::lower(simple));
+                target::cuda::lower(simple, options_));
         if (edit_) edit_(lowered.kernels);
         it = programs_.emplace(key, Kept{std::make_shared<CudaProgram>(std::move(lowered)), {}}).first;
     }

@@ -18,8 +18,8 @@ namespace opwright::verify {
 // build(); run the same check with target().
 class EmulatedCuda {
 public:
-    // For contractions on tensor cores, in place of what the target chooses; before anything is recorded.
-    void use_tiles(const target::cuda::TileShape& t) { tiles_ = t; }
+    // In place of what the target chooses; before anything is recorded.
+    void choose(const target::cuda::LowerOptions& o) { options_ = o; }
     // Of the kernels' source; before anything is recorded.
     void edit(std::function<void(std::string&)> e) { edit_ = std::move(e); }
     Compile recorder();
@@ -43,7 +43,7 @@ private:
     Status run(const Kept& k, const std::string& key, const math::SymValues& sizes, const std::vector<Tensor>& in,
                std::vector<Tensor>& out);
 
-    std::optional<target::cuda::TileShape> tiles_;
+    target::cuda::LowerOptions options_;
     std::function<void(std::string&)> edit_;
     std::map<std::string, Kept> programs_;  // by canonical text
     std::map<std::string, Entry> entries_;  // by program, kernel and macros

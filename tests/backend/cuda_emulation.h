@@ -338,6 +338,8 @@ inline float min_float(float a, float b) {
     return a < b ? a : b;
 }
 
+inline float short_exp(float v) { return std::exp2(v * 1.44269504f); }
+
 inline void copy_async(void* to, const void* from, unsigned bytes) {
     auto* f = cuda_emulation::machine.current;
     f->copies.push_back({to, from, bytes, f->group});

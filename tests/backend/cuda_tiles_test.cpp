@@ -38,7 +38,7 @@ TEST_P(Tiles, MatchTheReference) {
     for (const char* name : {"linear_prelu", "product_prelu"}) {
         const math::Program p = declared(name);
         verify::EmulatedCuda emulated;
-        emulated.use_tiles(s);
+        emulated.choose({.tiles = &s});
         // Parts of tiles each way, more slices than stages and a part of one.
         const math::SymValues sizes{{"m", s.m - 8}, {"n", s.n + 24}, {"k", s.k * (s.stages + 1) + 8}};
         const auto check = [&](const verify::Compile& c) {
@@ -57,7 +57,7 @@ TEST_P(Tiles, SpillNoRegisters) {
     if (compiler_name().empty()) GTEST_SKIP() << "neither NVRTC nor nvcc is here";
     for (const char* name : {"linear_prelu", "product_prelu"}) {
         const auto program =
-            lower_with_tiles(math::inline_temporaries(math::drop_unit_variables(declared(name))).program, GetParam());
+            lower(math::inline_temporaries(math::drop_unit_variables(declared(name))).program, {.tiles = &GetParam()});
         ASSERT_TRUE(program.ok());
         const auto cubin = compile(program->source(), {.arch = "sm_90a", .cache = false});
         ASSERT_TRUE(cubin.ok()) << render(cubin.error()).substr(0, 2000);

@@ -42,17 +42,17 @@ Result<LaunchPlan> plan_launch(const CudaProgram& p, const SymValues& sizes,
         plan.workspace.push_back(plan.workspace_bytes);
         plan.workspace_bytes += (bytes + 255) / 256 * 256;
     }
+    const auto holds = [&](const Condition& c) {
+        switch (c.kind) {
+            case Condition::Kind::Multiple: return value(c.value) % c.number == 0;
+            case Condition::Kind::AtMost: return value(c.value) <= c.number;
+            case Condition::Kind::AtLeast: return value(c.value) >= c.number;
+            case Condition::Kind::Aligned: return aligned(c.tensor, c.number);
+        }
+        return false;
+    };
     for (const Stage& stage : p.stages) {
-        if (value(stage.points) == 0) continue;
-        const auto holds = [&](const Condition& c) {
-            switch (c.kind) {
-                case Condition::Kind::Multiple: return value(c.value) % c.number == 0;
-                case Condition::Kind::AtMost: return value(c.value) <= c.number;
-                case Condition::Kind::AtLeast: return value(c.value) >= c.number;
-                case Condition::Kind::Aligned: return aligned(c.tensor, c.number);
-            }
-            return false;
-        };
+        if (!std::all_of(stage.when.begin(), stage.when.end(), holds) || value(stage.points) == 0) continue;
         const auto v = std::find_if(stage.variants.begin(), stage.variants.end(),
                                     [&](const Variant& x) { return std::all_of(x.when.begin(), x.when.end(), holds); });
         if (v == stage.variants.end()) throw std::logic_error("a stage without a variant for every size");

@@ -20,11 +20,12 @@ std::string element_text(const Tensor& t, int64_t i) {
 
 const std::vector<std::string>& local_names() {
     static const std::vector<std::string> names{
-        "row",        "rows",   "column", "columns", "depth",   "row0",    "column0", "block",  "tile",   "batch",
-        "slice",      "slices", "line",   "piece",   "side",    "deep",    "inside",  "chunk",  "pair",   "sums",
-        "partial",    "thread", "i",      "j",       "e",       "kk",      "a_tile",  "b_tile", "a_part", "b_part",
-        "a_next",     "b_next", "a_line", "b_line",  "a_piece", "b_piece", "a_from",  "b_from", "from",   "copy_slice",
-        "load_parts", "b_of",   "shared", "tiles",   "first",   "height",  "v",       "at"};
+        "row",    "rows",   "column",  "columns",    "depth",      "row0",   "column0",     "block",     "tile",
+        "batch",  "slice",  "slices",  "line",       "piece",      "side",   "deep",        "inside",    "chunk",
+        "pair",   "sums",   "partial", "thread",     "i",          "j",      "e",           "kk",        "a_tile",
+        "b_tile", "a_part", "b_part",  "a_next",     "b_next",     "a_line", "b_line",      "a_piece",   "b_piece",
+        "a_from", "b_from", "from",    "copy_slice", "load_parts", "b_of",   "shared",      "tiles",     "first",
+        "height", "v",      "at",      "across",     "down",       "pack",   "across_pack", "down_pack", "turned"};
     return names;
 }
 
@@ -231,19 +232,36 @@ Variant Lowering::point_kernel(const Group& g, const std::string& name) {
 }
 
 void Lowering::group(const Group& g) {
-    const std::string& lhs = c_.p.tensors[c_.p.equations[g.equations.back()].lhs].name;
-    const std::string name = c_.names.fresh(c_.p.name + (out_.stages.empty() ? "" : "_" + lhs) + "_kernel");
+    const TensorId result = g.slices ? g.slices->partial : c_.p.equations[g.equations.back()].lhs;
+    const std::string name =
+        c_.names.fresh(c_.p.name + (out_.stages.empty() ? "" : "_" + c_.p.tensors[result].name) + "_kernel");
     Stage stage;
-    Sym points = points_of(c_.p, g.grid);
-    stage.points = points;
-    out_.spans.push_back(points);
-    if ((g.contraction && contraction_kernel(g, name, stage)) || vector_kernel(g, name, stage) ||
-        row_kernel(g, name, stage)) {
+    stage.when = g.when;
+    stage.points = points_of(c_.p, g.grid);
+    out_.spans.push_back(stage.points);
+    if (g.slices) {
+        slices_kernel(*g.slices, name, stage);
         out_.stages.push_back(std::move(stage));
         return;
     }
-    stage.variants.push_back(point_kernel(g, name));
-    stage.about = "one thread a point";
+    if (g.contraction && contraction_kernel(g, name, stage)) {
+        out_.stages.push_back(std::move(stage));
+        return;
+    }
+    std::string rest = name;
+    if (transpose_kernel(g, name, stage)) {
+        if (stage.variants.back().when.empty()) {
+            out_.stages.push_back(std::move(stage));
+            return;
+        }
+        rest = c_.names.fresh(name + "_narrow");
+    }
+    const std::string about = stage.about;
+    if (!vector_kernel(g, rest, stage) && !row_kernel(g, rest, stage)) {
+        stage.variants.push_back(point_kernel(g, rest));
+        stage.about = "one thread a point";
+    }
+    if (!about.empty()) stage.about = about;
     out_.stages.push_back(std::move(stage));
 }
 
@@ -287,14 +305,18 @@ std::vector<Group> groups_of(const schedule::Kernel& k, const schedule::Nest& ne
 }  // namespace
 
 namespace {
-Result<CudaProgram> lowered(const Program& source, const TileShape* tiles) {
+Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) {
     CudaProgram out;
     const schedule::Kernel kernel = schedule::form_block_kernel(source, true);
     out.program = kernel.program;
     out.workspace = kernel.workspace;
     std::vector<Group> groups;
     for (const schedule::Nest& n : kernel.nests)
-        for (Group& g : groups_of(kernel, n, out.workspace)) groups.push_back(std::move(g));
+        for (Group& g : groups_of(kernel, n, out.workspace)) {
+            std::vector<Group> split = split_reductions(out.program, g, options.split_from, out.workspace);
+            if (split.empty() || !g.when[0].value.is(1)) groups.push_back(std::move(g));
+            for (Group& s : split) groups.push_back(std::move(s));
+        }
 
     const Program& p = out.program;
     Context c(p);
@@ -328,7 +350,7 @@ Result<CudaProgram> lowered(const Program& source, const TileShape* tiles) {
         tables += fmt::format("__device__ const {} {}[{}] = {{{}}};\n", c_type(info.dtype), c.pointers[t],
                               info.data.size(), values);
     }
-    Lowering l(c, out, tiles);
+    Lowering l(c, out, options);
     for (const Group& g : groups) l.group(g);
     out.faults = c.faults;
     for (const Equation& q : p.equations) {
@@ -356,7 +378,6 @@ Result<CudaProgram> lowered(const Program& source, const TileShape* tiles) {
 }
 }  // namespace
 
-Result<CudaProgram> lower(const Program& p) { return lowered(p, nullptr); }
-Result<CudaProgram> lower_with_tiles(const Program& p, const TileShape& tiles) { return lowered(p, &tiles); }
+Result<CudaProgram> lower(const Program& p, const LowerOptions& options) { return lowered(p, options); }
 
 }  // namespace opwright::target::cuda

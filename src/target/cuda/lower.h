@@ -1,26 +1,32 @@
 // Lowering of nests to kernels. Internal to target/cuda.
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "schedule/kernel.h"
 #include "target/cuda/point.h"
 #include "target/cuda/program.h"
+#include "target/cuda/split.h"
 #include "target/cuda/tiles.h"
 
 namespace opwright::target::cuda {
+
+class Packs;
 
 // A group of equations that run at each point of a grid, one after the other.
 struct Group {
     std::vector<uint32_t> equations;
     std::vector<math::VarId> grid;
     const schedule::Contraction* contraction = nullptr;
+    std::vector<Condition> when = {};   // all of them, else another group does the work
+    std::optional<Slices> slices = {};  // then it has no equations
+    enum class Partials : uint8_t { None, Rows, Columns } partials = Partials::None;  // what its reductions fold
 };
 
 // Writes kernels into one file.
 class Lowering {
 public:
-    // `tiles`: for contractions on tensor cores; null: chosen by the size of the result.
-    Lowering(Context& c, CudaProgram& out, const TileShape* tiles) : c_(c), out_(out), tiles_(tiles) {}
+    Lowering(Context& c, CudaProgram& out, const LowerOptions& options) : c_(c), out_(out), tiles_(options.tiles) {}
     void group(const Group& g);
 
     // A kernel whose body the function writes; `bounds`: text of __launch_bounds__, or "".
@@ -32,8 +38,13 @@ private:
     Variant point_kernel(const Group& g, const std::string& name);
     // Element-wise groups: VECTOR neighbouring elements a thread, moved together.
     bool vector_kernel(const Group& g, const std::string& name, Stage& stage);
+    // Element-wise groups that read along another variable than they write along. True: for large extents alone, what
+    // is small needs another kernel.
+    bool transpose_kernel(const Group& g, const std::string& name, Stage& stage);
     // THREADS threads share a grid point and fold their parts of its reductions.
     bool row_kernel(const Group& g, const std::string& name, Stage& stage);
+    // Partial results of reductions with few results.
+    void slices_kernel(const Slices& s, const std::string& name, Stage& stage);
     // Matrix multiplication in tiles.
     bool contraction_kernel(const Group& g, const std::string& name, Stage& stage);
 
@@ -42,6 +53,18 @@ private:
     const TileShape* tiles_;
 };
 
+// Of an element-wise group the variable along which threads take packs; kNone: the group is none.
+math::VarId elementwise_lane(const math::Program& p, const Group& g);
+// What a thread of an element-wise group does with one pack of VECTOR elements along `lane`, which is bound to the
+// first; `loaded`: packs that are there already, by the load.
+void vector_body(Point& at, const Group& g, const Packs& packs, math::VarId lane,
+                 std::vector<std::pair<math::ExprId, std::string>> loaded);
+// The variable of a reduction that threads side by side share: the innermost with contiguous loads; kNone: there is
+// none.
+math::VarId row_lane(const math::Program& p, math::ExprId reduce);
+// Folds what the `threads` threads (text) of a row have in their accumulators, and sets the value of the reduction.
+// Needs shared memory of the name `partial`.
+void fold_threads(Point& at, math::ExprId reduce, const Point::Accumulator& a, const std::string& threads);
 // What kernels call their own variables: no parameter has these names.
 const std::vector<std::string>& local_names();
 // Opens the grid-stride loop over `count` (text) and calls `body` with the name of the position.

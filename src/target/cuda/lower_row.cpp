@@ -16,19 +16,14 @@ bool has(const std::vector<VarId>& v, VarId x) { return std::find(v.begin(), v.e
 constexpr int64_t kShortRow = 24;  // up to here one thread does a row by itself
 struct Shape {
     int threads, items;  // threads a row, packs of it in registers a thread
+    int shared, blocks;  // packs of it in shared memory a thread; blocks of a multiprocessor that registers must allow
+    int64_t packs() const { return int64_t{threads} * (items + shared); }
 };
-constexpr Shape kShapes[] = {{32, 1}, {32, 4}, {128, 4}, {256, 4}, {512, 4}, {512, 8}, {1024, 8}};
+constexpr Shape kShapes[] = {
+    {8, 1, 0, 1},   {16, 2, 0, 1},  {32, 2, 0, 1},  {32, 4, 0, 1},  {128, 4, 0, 1},  {256, 4, 0, 4},
+    {512, 4, 0, 2}, {512, 8, 0, 2}, {512, 8, 4, 2}, {512, 8, 8, 2}, {1024, 8, 8, 1}, {1024, 8, 12, 1},
+};
 constexpr int kLongThreads = 1024, kMediumThreads = 128;
-
-// The variable that THREADS threads share: of a reduction the innermost with contiguous loads, of a map its last.
-VarId lane_of(const Program& p, ExprId reduce) {
-    const Expr& x = p.expr(reduce);
-    for (size_t i = x.vars.size(); i-- > 0;)
-        for (ExprId a : x.args)
-            for (ExprId l : loads_in(p, a, true))
-                if (contiguous(p, p.expr(l).ref, p.expr(l).args, x.vars[i])) return x.vars[i];
-    return kNone;
-}
 
 // The expression and its parts, but for the insides of reductions.
 std::vector<ExprId> parts_of(const Program& p, ExprId root) {
@@ -84,12 +79,82 @@ ExprId common_part(const Program& p, const std::vector<std::vector<ExprId>>& pas
     return best;
 }
 
+// What stays on the chip between the passes over a row.
+struct Kept {
+    std::vector<ExprId> loads;  // along `lane`
+    VarId lane = kNone;
+    ExprId part = kNone;              // of the expressions, whose values are kept too
+    bool in_place = false;            // where the row was, which no pass reads after it is computed
+    bool shared = false;              // packs beyond ITEMS are in shared memory
+    std::vector<ExprId> approximate;  // exponentials of which 16-bit results take fewer digits than exp gives
+};
+
+// Whether a value is computed from `load` without `part`; insides of reductions apart.
+bool needs(const Program& p, ExprId root, ExprId load, ExprId part) {
+    if (root == load) return true;
+    if (root == part || p.expr(root).kind == ExprKind::Reduce) return false;
+    const auto& args = p.expr(root).args;
+    return std::any_of(args.begin(), args.end(), [&](ExprId a) { return needs(p, a, load, part); });
+}
+
+// The exponentials of f32 whose relative error is that of 16-bit results, which have far fewer digits: those that are
+// only multiplied, divided and summed on their way there.
+std::vector<ExprId> approximate_exponentials(const Context& c, const Group& g) {
+    const Program& p = c.p;
+    std::vector<std::pair<ExprId, ExprId>> uses;  // of an expression, by another (kNone: as a result)
+    std::vector<bool> seen(p.expr_count());
+    const std::function<void(ExprId)> walk = [&](ExprId e) {
+        if (seen[e]) return;
+        seen[e] = true;
+        for (ExprId a : p.expr(e).args) {
+            uses.emplace_back(a, e);
+            walk(a);
+        }
+    };
+    for (uint32_t i : g.equations) {
+        const Equation& q = p.equations[i];
+        const DType t = c.stored[q.lhs];
+        const bool stored = !c.pointers[q.lhs].empty();
+        if (stored && t != DType::F16 && t != DType::BF16) return {};
+        walk(q.rhs);
+        if (stored) uses.emplace_back(q.rhs, kNone);
+    }
+    const std::function<bool(ExprId)> harmless = [&](ExprId e) {
+        return std::all_of(uses.begin(), uses.end(), [&](const auto& u) {
+            if (u.first != e || u.second == kNone) return true;
+            const Expr& x = p.expr(u.second);
+            if (x.kind == ExprKind::Reduce) return x.reduce == ReduceOp::Sum && p.expr(e).fn == Fn::Exp;
+            if (x.kind == ExprKind::Cast) return is_float(x.dtype) && harmless(u.second);
+            return x.kind == ExprKind::Call && (x.fn == Fn::Mul || x.fn == Fn::Div) && harmless(u.second);
+        });
+    };
+    std::vector<ExprId> r;
+    for (ExprId e = 0; e < seen.size(); ++e)
+        if (seen[e] && p.expr(e).kind == ExprKind::Call && p.expr(e).fn == Fn::Exp &&
+            compute_type(p.expr(e).dtype) == DType::F32 && harmless(e))
+            r.push_back(e);
+    return r;
+}
+
 class RowWriter {
 public:
-    // `cached`: loads along cached_lane that stay in registers; `kept`: a part of the expressions whose values do.
-    RowWriter(Context& c, const Group& g, Packs& packs, const std::vector<ExprId>& cached, VarId cached_lane,
-              ExprId kept)
-        : c_(c), g_(g), packs_(packs), cached_(cached), cached_lane_(cached_lane), kept_(kept), at_(c) {}
+    RowWriter(Context& c, const Group& g, Packs& packs, const Kept& k)
+        : c_(c),
+          g_(g),
+          packs_(packs),
+          cached_(k.loads),
+          cached_lane_(k.lane),
+          kept_(k.part),
+          in_place_(k.in_place),
+          shared_(k.shared),
+          at_(c) {
+        for (ExprId e : k.approximate) at_.approximate(e);
+        const bool short_results = std::all_of(g.equations.begin(), g.equations.end(), [&](uint32_t i) {
+            const TensorId t = c.p.equations[i].lhs;
+            return c.pointers[t].empty() || c.stored[t] == DType::F16 || c.stored[t] == DType::BF16;
+        });
+        if (short_results) at_.short_results();
+    }
 
     void write() {
         c_.cooperates = true;
@@ -97,6 +162,7 @@ public:
         vector_ = packs_.any();
         c_.code.line("const int lane = threadIdx.x % THREADS;  // of those that share a row");
         c_.code.line("__shared__ long long partial[64];");
+        if (shared_) c_.code.line("extern __shared__ __align__(128) unsigned char shared[];");
         const std::string rows = product_text(c_, g_.grid);
         c_.code.open(
             "for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < {}; row += (Index)gridDim.x * "
@@ -121,32 +187,56 @@ private:
             arrays.push_back(name);
             rows_.emplace_back(l, name);
         }
-        if (kept_ != kNone) {
+        if (shared_) {
+            const std::string type = fmt::format("Pack<{}, VECTOR>", memory_type(c_.stored[c_.p.expr(cached_[0]).ref]));
+            rest_ = c_.names.fresh(c_.p.tensors[c_.p.expr(cached_[0]).ref].name + "_rest");
+            c_.code.line("{0}* const {1} = ({0}*)shared + lane;  // the packs beyond ITEMS, THREADS apart", type,
+                         rest_);
+        }
+        if (kept_ != kNone && !in_place_) {
             kept_name_ = c_.names.fresh("kept");
             c_.code.line("float {}[ITEMS][VECTOR];", kept_name_);
         }
-        const Point::Scope scope = at_.save();
-        const std::string i = open_items(cached_lane_);
-        for (size_t k = 0; k < cached_.size(); ++k) {
-            const Expr& x = c_.p.expr(cached_[k]);
-            c_.touched[x.ref] = true;
-            const Place place = at_.place(x.ref, x.args.data(), x.outside, "");
-            c_.code.line("{}[{}] = load_pack<VECTOR>(&{}[{}]);", arrays[k], i, c_.pointers[x.ref], place.offset);
+        const auto read = [&](const std::string& count, const std::string& first, const auto& put) {
+            const Point::Scope scope = at_.save();
+            const std::string i = open_items(cached_lane_, count, first);
+            for (size_t k = 0; k < cached_.size(); ++k) {
+                const Expr& x = c_.p.expr(cached_[k]);
+                c_.touched[x.ref] = true;
+                const Place place = at_.place(x.ref, x.args.data(), x.outside, "");
+                put(k, i, fmt::format("&{}[{}]", c_.pointers[x.ref], place.offset));
+            }
+            c_.code.close();
+            c_.code.close();
+            at_.restore(scope);
+        };
+        if (shared_)
+            read("SHARED", "(ITEMS + {})", [&](size_t, const std::string& i, const std::string& from) {
+                c_.code.line("{}(&{}[{} * THREADS], {}, 16);", c_.helpers.use("copy_async"), rest_, i, from);
+            });
+        read("ITEMS", "{}", [&](size_t k, const std::string& i, const std::string& from) {
+            c_.code.line("{}[{}] = load_pack<VECTOR>({});", arrays[k], i, from);
+        });
+        if (shared_) {
+            c_.code.line("commit_copies();");
+            c_.code.line("wait_copies<0>();  // each thread reads what it has copied itself: no barrier");
         }
-        c_.code.close();
-        c_.code.close();
-        at_.restore(scope);
     }
 
     // The loop over the packs that a thread holds; binds the lane variable to the first element.
-    std::string open_items(VarId lane) {
+    std::string open_items(VarId lane, const std::string& count, const std::string& first) {
         const std::string i = c_.names.fresh("i"), n = c_.names.fresh(c_.p.vars[lane].name);
         c_.code.raw("#pragma unroll");
-        c_.code.open("for (int {0} = 0; {0} < ITEMS; ++{0})", i);
-        c_.code.line("const Index {} = ({} * THREADS + lane) * VECTOR;", n, i);
+        c_.code.open("for (int {0} = 0; {0} < {1}; ++{0})", i, count);
+        c_.code.line("const Index {} = ({} * THREADS + lane) * VECTOR;", n, fmt::format(fmt::runtime(first), i));
         c_.code.open("if ({} < {})", n, c_.size(c_.p.vars[lane].extent).at(L::Shift));
         at_.bind(lane, n);
         return i;
+    }
+    // The pack of a row that loop `i` is at; with `assign`, puts it there.
+    std::string row_pack(const std::string& array, const std::string& i) const {
+        if (!shared_) return fmt::format("{}[{}]", array, i);
+        return fmt::format("{1} < ITEMS ? {0}[{1}] : {2}[({1} - ITEMS) * THREADS]", array, i, rest_);
     }
 
     // Walks over `lane` with all threads of the row; inner() runs at each element; `before` and `after` at each pack.
@@ -162,10 +252,9 @@ private:
             const bool items = !cached_.empty() && lane == cached_lane_;
             // What an earlier pass computed and kept is not computed again.
             const bool keeps = items && in_any(kept_, roots), keep_now = keeps && !kept_ready_;
-            if (keeps && kept_ready_) at_.set(kept_, {"kept"});
             std::string i;
             if (items) {
-                i = open_items(lane);
+                i = open_items(lane, shared_ ? "ITEMS + SHARED" : "ITEMS", "{}");
             } else {
                 const std::string n = c_.names.fresh(c_.p.vars[lane].name);
                 const std::string extent = c_.size(c_.p.vars[lane].extent).at(L::Shift);
@@ -179,28 +268,56 @@ private:
             if (!vector_) {
                 inner("");
             } else {
+                // What an earlier pass computed and kept is not computed again, and rows that this pass does not read
+                // are not taken apart.
+                if (keeps && kept_ready_) at_.set(kept_, {"kept"});
                 std::vector<std::pair<ExprId, std::string>> loaded;
+                std::string kept_pack;
                 if (items)
-                    for (auto& [l, array] : rows_) loaded.emplace_back(l, fmt::format("{}[{}]", array, i));
-                const size_t kept = loaded.size();
+                    for (auto& [l, array] : rows_) {
+                        const bool holds_kept = in_place_ && kept_ready_ && keeps;
+                        if (!holds_kept && !reads(roots, l)) {
+                            loaded.emplace_back(l, "");
+                            continue;
+                        }
+                        std::string pack = row_pack(array, i);
+                        if (shared_) {
+                            const std::string n =
+                                c_.names.fresh(holds_kept ? "kept" : c_.p.tensors[c_.p.expr(l).ref].name + "_pack");
+                            c_.code.line("const auto {} = {};", n, pack);
+                            pack = n;
+                        }
+                        if (holds_kept) kept_pack = pack;
+                        loaded.emplace_back(l, holds_kept ? "" : pack);
+                    }
                 for (ExprId r : roots) packs_.load(at_, r, loaded);
-                // Rows that this pass does not read are not taken apart.
-                std::vector<std::pair<ExprId, std::string>> wanted;
-                for (size_t k = 0; k < loaded.size(); ++k)
-                    if (k >= kept || reads(roots, loaded[k].first)) wanted.push_back(loaded[k]);
+                std::erase_if(loaded, [](const auto& x) { return x.second.empty(); });
+                if (keep_now && in_place_) {
+                    kept_pack = c_.names.fresh("kept");
+                    c_.code.line("Pack<float, VECTOR> {};", kept_pack);
+                }
                 before();
                 const std::string v = c_.names.fresh("v"), base = at_.variable(lane);
                 const Point::Scope pack = at_.save();
                 c_.code.raw("#pragma unroll");
                 c_.code.open("for (int {0} = 0; {0} < VECTOR; ++{0})", v);
                 at_.bind(lane, fmt::format("({} + {})", base, v));
-                packs_.take(at_, wanted, v);
-                const std::string place = fmt::format("{}[{}][{}]", kept_name_, i, v);
+                packs_.take(at_, loaded, v);
+                const std::string place =
+                    in_place_ ? fmt::format("{}.at[{}]", kept_pack, v) : fmt::format("{}[{}][{}]", kept_name_, i, v);
                 if (keep_now) c_.code.line("{} = {};", place, at_.eval(kept_).text);
                 if (keeps) at_.set(kept_, {place});
                 inner(v);
                 c_.code.close();
                 at_.restore(pack);
+                if (keep_now && in_place_) {
+                    if (shared_) {
+                        c_.code.line("if ({0} < ITEMS) {1}[{0}] = {2};", i, rows_[0].second, kept_pack);
+                        c_.code.line("else {}[({} - ITEMS) * THREADS] = {};", rest_, i, kept_pack);
+                    } else {
+                        c_.code.line("{}[{}] = {};", rows_[0].second, i, kept_pack);
+                    }
+                }
                 after();
             }
             c_.code.close();
@@ -229,7 +346,7 @@ private:
 
     void reduce(ExprId r) {
         const Expr& x = c_.p.expr(r);
-        VarId lane = lane_of(c_.p, r);
+        VarId lane = row_lane(c_.p, r);
         if (lane == kNone) lane = x.vars.back();
         std::vector<VarId> outer;
         for (VarId v : x.vars)
@@ -237,18 +354,7 @@ private:
         const Point::Accumulator a = at_.declare(r);
         at_.count_uses(r);
         pass(lane, outer, x.args, {x.args.back()}, [] {}, [&](const std::string&) { at_.accumulate(r, a); }, [] {});
-        const std::string type(c_type(a.type));
-        if (is_arg(x.reduce)) {
-            c_.code.line("{}<THREADS>({}, {}, partial, []({} v, long long at, {} best, long long best_at) {{",
-                         c_.helpers.use("fold_best"), a.value, a.best, type, type);
-            c_.code.line("    return {};", at_.better(r, a.type, "v", "at", "best", "best_at"));
-            c_.code.line("}});");
-        } else {
-            c_.code.line("{} = {}<THREADS>({}, partial, []({} a, {} b) {{ return {}; }});", a.value,
-                         c_.helpers.use("fold"), a.value, type, type,
-                         combine(x.reduce, {"a"}, {"b"}, a.type, c_.helpers).text);
-        }
-        at_.set(r, at_.result(r, a));
+        fold_threads(at_, r, a, "THREADS");
     }
 
     void equation(const Equation& q) {
@@ -258,7 +364,8 @@ private:
         const std::vector<ExprId> reduces = reduces_in(c_.p, q.rhs);
         if (others.empty() || !reduces.empty()) {
             at_.loops(others, {}, [&] {
-                for (ExprId r : reduces) reduce(r);
+                for (ExprId r : reduces)
+                    if (!at_.known(r)) reduce(r);
                 at_.count_uses(q.rhs);
                 Operand value = at_.eval(q.rhs);
                 if (others.empty() && keeps(g_, q)) {
@@ -301,16 +408,41 @@ private:
     Context& c_;
     const Group& g_;
     Packs& packs_;
-    const std::vector<ExprId>& cached_;
+    const std::vector<ExprId> cached_;
     VarId cached_lane_;
     ExprId kept_;
-    std::string kept_name_;
-    bool kept_ready_ = false;
+    std::string kept_name_, rest_;
+    bool in_place_, shared_, kept_ready_ = false;
     Point at_;
     bool vector_ = false;
     std::vector<std::pair<ExprId, std::string>> rows_;
 };
 }  // namespace
+
+VarId row_lane(const Program& p, ExprId reduce) {
+    const Expr& x = p.expr(reduce);
+    for (size_t i = x.vars.size(); i-- > 0;)
+        for (ExprId a : x.args)
+            for (ExprId l : loads_in(p, a, true))
+                if (contiguous(p, p.expr(l).ref, p.expr(l).args, x.vars[i])) return x.vars[i];
+    return kNone;
+}
+
+void fold_threads(Point& at, ExprId reduce, const Point::Accumulator& a, const std::string& threads) {
+    Context& c = at.context();
+    const Expr& x = c.p.expr(reduce);
+    const std::string type(c_type(a.type));
+    if (is_arg(x.reduce)) {
+        c.code.line("{}<{}>({}, {}, partial, []({} v, long long at, {} best, long long best_at) {{",
+                    c.helpers.use("fold_best"), threads, a.value, a.best, type, type);
+        c.code.line("    return {};", at.better(reduce, a.type, "v", "at", "best", "best_at"));
+        c.code.line("}});");
+    } else {
+        c.code.line("{} = {}<{}>({}, partial, []({} a, {} b) {{ return {}; }});", a.value, c.helpers.use("fold"),
+                    threads, a.value, type, type, combine(x.reduce, {"a"}, {"b"}, a.type, c.helpers).text);
+    }
+    at.set(reduce, at.result(reduce, a));
+}
 
 bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage) {
     Packs packs(c_.p, c_.stored);
@@ -319,11 +451,13 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
     Sym length = 0;                              // of the longest walk
     bool row_like = false;
     std::vector<std::pair<VarId, std::vector<ExprId>>> passes;  // over which variable, and what it evaluates
+    std::vector<std::vector<ExprId>> pass_roots;
     const auto note_pass = [&](const std::vector<ExprId>& roots, VarId lane) {
         passes.emplace_back(lane, parts_of(c_.p, roots.back()));
+        pass_roots.push_back(roots);
         if (!has(lanes, lane)) lanes.push_back(lane);
         for (ExprId r : roots) {
-            packs.add(r, lane, true);
+            if (g.partials == Group::Partials::None) packs.add(r, lane, true);  // those are few
             for (ExprId l : loads_in(c_.p, r, false))
                 if (packs.can(l, lane)) seen.emplace_back(l, lane);
         }
@@ -336,7 +470,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
             if (!has(g.grid, v)) others.push_back(v);
         const auto reduces = reduces_in(c_.p, q.rhs);
         for (ExprId r : reduces) {
-            const VarId lane = lane_of(c_.p, r);
+            const VarId lane = row_lane(c_.p, r);
             row_like |= lane != kNone;
             note_pass(c_.p.expr(r).args, lane == kNone ? c_.p.expr(r).vars.back() : lane);
             Sym n = 1;
@@ -352,7 +486,8 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
     const Sym rows = points_of(c_.p, g.grid);
     const bool few_rows = rows.upper() <= 256;
     if (lanes.empty() || !(row_like || few_rows)) return false;
-    if (length.upper() <= kShortRow) return false;
+    const bool partials = g.partials != Group::Partials::None;
+    if (length.upper() <= kShortRow && !partials) return false;
 
     // Loads that several passes over one variable share stay in registers.
     std::vector<ExprId> cached;
@@ -388,66 +523,112 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
             });
             if (!again) wide.push_back(std::move(x));
         }
-    const auto variant = [&](Variant v, int threads, int items, int64_t vector) {
-        const int per_block = std::max(1, 128 / threads);
-        v.macros = {{"THREADS", threads}};
+    const auto variant = [&](Variant v, const Shape& s, int64_t vector) {
+        const int per_block = std::max(1, 128 / s.threads);
+        v.macros = {{"THREADS", s.threads}};
         if (packs.any()) v.macros.emplace_back("VECTOR", vector);
-        if (items) v.macros.emplace_back("ITEMS", items);
-        v.threads = threads * per_block;
+        if (s.items) v.macros.insert(v.macros.end(), {{"ITEMS", s.items}, {"BLOCKS", s.blocks}});
+        if (s.shared) v.macros.emplace_back("SHARED", s.shared);
+        v.threads = s.threads * per_block;
         v.blocks = ceil_div(rows, per_block);
+        v.dynamic_shared = int64_t{s.threads} * s.shared * 16;
         v.when.clear();
         if (vector > 1) v.when = wide;
         return v;
     };
 
     // A row so short that one thread does it.
-    Variant one = point_kernel(g, c_.names.fresh(name + "_short"));
-    one.when = {{.kind = Condition::Kind::AtMost, .value = length, .number = kShortRow}};
-    const bool needs_short = length.lower() <= kShortRow;
-    if (needs_short) one.when.push_back({.kind = Condition::Kind::AtLeast, .value = rows, .number = 4096});
-    std::optional<Variant> kept, kept_less;
-    if (!cached.empty())
+    std::optional<Variant> one;
+    if (length.lower() <= kShortRow && g.partials != Group::Partials::Rows) {
+        one = point_kernel(g, c_.names.fresh(name + "_short"));
+        one->when = {{.kind = Condition::Kind::AtMost, .value = length, .number = kShortRow},
+                     {.kind = Condition::Kind::AtLeast, .value = rows, .number = 4096}};
+    }
+    Kept all{.loads = cached, .lane = cached_lane, .part = common};
+    all.approximate = approximate_exponentials(c_, g);
+    bool packs_of_16 = false, in_place = false;
+    if (!cached.empty()) {
+        const DType t = c_.stored[c_.p.expr(cached[0]).ref];
+        packs_of_16 = cached.size() == 1 && width * static_cast<int64_t>(size_of(t)) == 16;
+        in_place = common != kNone && cached.size() == 1 && t == DType::F32;
+        bool ready = false;
+        for (size_t i = 0; i < passes.size(); ++i) {
+            if (passes[i].first != cached_lane) continue;
+            for (ExprId r : pass_roots[i]) in_place &= !ready || !needs(c_.p, r, cached[0], common);
+            ready |= std::find(passes[i].second.begin(), passes[i].second.end(), common) != passes[i].second.end();
+        }
+        all.in_place = in_place;
+    }
+    // Without it: the values of 16-bit elements take twice the registers of the elements.
+    Kept less = all;
+    if (!in_place) less.part = kNone;
+    const bool cheap = std::find(all.approximate.begin(), all.approximate.end(), common) != all.approximate.end();
+    const auto keeps_part = [&](const Shape& s) {
+        return in_place || (cheap ? s.threads <= 128 : s.threads <= 512 && s.items <= 4);
+    };
+    const std::string bounds = "__launch_bounds__(THREADS * ROWS, BLOCKS)";
+    std::optional<Variant> kept, kept_less, kept_shared;
+    if (!cached.empty()) {
         kept = kernel(
-            name, "__launch_bounds__(THREADS * ROWS)",
+            name, bounds,
             {common == kNone ? "A row stays in registers: it is read once, whatever the number of passes over it."
                              : "A row stays in registers, and so does what several passes need of it: it is "
                                "read and computed once."},
-            [&] { RowWriter(c_, g, packs, cached, cached_lane, common).write(); });
-    // Values of 16-bit elements take twice the registers of the elements.
-    const auto fits = [&](const Shape& s, int64_t w) { return s.threads * s.items * w <= 32768; };
-    if (common != kNone && !fits(kShapes[std::size(kShapes) - 1], width))
-        kept_less = kernel(c_.names.fresh(name + "_again"), "__launch_bounds__(THREADS * ROWS)",
-                           {"For longer rows: the row stays in registers; what several passes need of it is computed "
-                            "again."},
-                           [&] { RowWriter(c_, g, packs, cached, cached_lane, kNone).write(); });
-    const Variant longer =
-        kernel(cached.empty() ? name : c_.names.fresh(name + "_long"), "__launch_bounds__(THREADS * ROWS, 1)",
-               {cached.empty() ? "Each thread takes every THREADS-th pack of the row."
-                               : "Rows longer than what registers hold: every pass reads the row again, from the "
-                                 "second on mostly out of the L2 cache."},
-               [&] { RowWriter(c_, g, packs, {}, kNone, kNone).write(); });
-    if (needs_short) stage.variants.push_back(one);
+            [&] { RowWriter(c_, g, packs, all).write(); });
+        if (common != kNone && !in_place)
+            kept_less = kernel(c_.names.fresh(name + "_again"), bounds,
+                               {"For longer rows: the row stays in registers; what several passes need of it is "
+                                "computed again."},
+                               [&] { RowWriter(c_, g, packs, less).write(); });
+        if (packs_of_16) {
+            less.shared = true;
+            kept_shared = kernel(c_.names.fresh(name + "_shared"), bounds,
+                                 {"For rows longer than what registers hold: the rest of the row is in shared memory, "
+                                  "and it is still read once."},
+                                 [&] { RowWriter(c_, g, packs, less).write(); });
+        }
+    }
+    const Variant longer = kernel(
+        cached.empty() ? name : c_.names.fresh(name + "_long"), "__launch_bounds__(THREADS * ROWS, 1)",
+        {partials         ? "Folds the partial results, always in the same order."
+         : cached.empty() ? "Each thread takes every THREADS-th pack of the row."
+                          : "Rows longer than what a multiprocessor holds: every pass reads the row again, from the "
+                            "second on mostly out of the L2 cache."},
+        [&] { RowWriter(c_, g, packs, {.approximate = all.approximate}).write(); });
+    if (one) stage.variants.push_back(*one);
     std::vector<int64_t> widths;
     if (width > 1) widths.push_back(width);
     widths.push_back(1);
     for (int64_t w : widths) {
         if (kept)
-            for (const Shape& s : kShapes) {
+            for (Shape s : kShapes) {
                 if (cached.size() > 1 && s.threads * s.items > 2048) continue;
-                Variant v = variant(common == kNone || fits(s, w) ? *kept : *kept_less, s.threads, s.items, w);
-                v.when.push_back({.kind = Condition::Kind::AtMost,
-                                  .value = c_.p.vars[cached_lane].extent,
-                                  .number = int64_t{s.threads} * s.items * w});
+                if (s.shared && (!kept_shared || w != width)) continue;
+                // A part that is kept beside the row takes the registers of a second block.
+                const bool part = common != kNone && keeps_part(s);
+                if ((part && !in_place) || cached.size() > 1 || s.threads < 128) s.blocks = 1;
+                Variant v = variant(s.shared ? *kept_shared : common == kNone || part ? *kept : *kept_less, s, w);
+                v.when.push_back(
+                    {.kind = Condition::Kind::AtMost, .value = c_.p.vars[cached_lane].extent, .number = s.packs() * w});
                 stage.variants.push_back(std::move(v));
             }
-        Variant medium = variant(longer, kMediumThreads, 0, w);
+        constexpr Shape kWarp{32, 0, 0, 0}, kMedium{kMediumThreads, 0, 0, 0}, kLong{kLongThreads, 0, 0, 0};
+        if (partials) {
+            Variant few = variant(longer, kWarp, w);
+            few.when.push_back({.kind = Condition::Kind::AtMost, .value = length, .number = 64});
+            stage.variants.push_back(std::move(few));
+            stage.variants.push_back(variant(longer, kMedium, w));
+            continue;
+        }
+        Variant medium = variant(longer, kMedium, w);
         medium.when.push_back({.kind = Condition::Kind::AtMost, .value = length, .number = 2048 * w});
         if (!kept) stage.variants.push_back(std::move(medium));
-        stage.variants.push_back(variant(longer, kLongThreads, 0, w));
+        stage.variants.push_back(variant(longer, kLong, w));
     }
     out_.macros["THREADS"] = 128;
     if (packs.any()) out_.macros["VECTOR"] = width;
-    if (kept) out_.macros["ITEMS"] = 4;
+    if (kept) out_.macros["ITEMS"] = 4, out_.macros["BLOCKS"] = 1;
+    if (kept_shared) out_.macros["SHARED"] = 0;
     stage.about = cached.empty() ? "rows: a warp or block each, folded by shuffles"
                                  : "rows: a warp or block each, kept in registers, folded by shuffles";
     return true;

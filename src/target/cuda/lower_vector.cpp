@@ -7,18 +7,68 @@
 namespace opwright::target::cuda {
 using namespace math;
 
-bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& stage) {
+VarId elementwise_lane(const Program& p, const Group& g) {
     VarId lane = kNone;
     for (VarId v : g.grid)
-        if (!c_.p.vars[v].extent.is(1)) lane = v;
+        if (!p.vars[v].extent.is(1)) lane = v;
+    for (uint32_t i : g.equations) {
+        const Equation& q = p.equations[i];
+        if (q.update != Update::Set || q.vars.size() != g.grid.size() || p.expr(q.rhs).kind == ExprKind::Scan ||
+            !reduces_in(p, q.rhs).empty())
+            return kNone;
+    }
+    return g.contraction ? kNone : lane;
+}
+
+void vector_body(Point& at, const Group& g, const Packs& packs, VarId lane,
+                 std::vector<std::pair<ExprId, std::string>> loaded) {
+    Context& c = at.context();
+    const std::string base = at.variable(lane);
+    for (uint32_t i : g.equations) packs.uniform_loads(at, c.p.equations[i].rhs, lane);
+    for (uint32_t i : g.equations) packs.load(at, c.p.equations[i].rhs, loaded);
+    for (uint32_t i : g.equations) at.keep_out(c.p.equations[i].lhs);
+    for (uint32_t i : g.equations) at.hoist(c.p.equations[i].rhs, lane);
+    std::vector<std::pair<const Equation*, std::string>> results;
+    for (uint32_t i : g.equations) {
+        const Equation& q = c.p.equations[i];
+        if (c.pointers[q.lhs].empty()) continue;
+        results.emplace_back(&q, packs.declare(at, q.lhs));
+    }
+    const Point::Scope scope = at.save();
+    const std::string lane_name = c.names.fresh("v");
+    c.code.raw("#pragma unroll");
+    c.code.open("for (int {0} = 0; {0} < VECTOR; ++{0})", lane_name);
+    at.bind(lane, fmt::format("({} + {})", base, lane_name));
+    packs.take(at, loaded, lane_name);
+    size_t r = 0;
+    for (uint32_t i : g.equations) {
+        const Equation& q = c.p.equations[i];
+        at.count_uses(q.rhs);
+        const TensorInfo& t = c.p.tensors[q.lhs];
+        Operand value = at.eval(q.rhs);
+        const bool stores = r < results.size() && results[r].first == &q;
+        if (g.equations.size() > 1) {
+            const std::string n = c.names.fresh(t.name + (stores ? "_value" : ""));
+            c.code.line("const {} {} = {};", c_type(t.dtype), n, value.text);
+            value = {n};
+            at.hold(q.lhs, value);
+        }
+        if (!stores) continue;
+        c.code.line("{}.at[{}] = {};", results[r].second, lane_name, to_memory(value, c.stored[q.lhs], c.helpers).text);
+        ++r;
+    }
+    c.code.close();
+    at.restore(scope);
+    for (auto& [q, pack] : results) packs.store(at, *q, pack);
+}
+
+bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& stage) {
+    const VarId lane = elementwise_lane(c_.p, g);
     if (lane == kNone) return false;
     Packs packs(c_.p, c_.stored);
     for (uint32_t i : g.equations) packs.leave_out(c_.p.equations[i].lhs);  // read in the register that holds it
     for (uint32_t i : g.equations) {
         const Equation& q = c_.p.equations[i];
-        if (q.update != Update::Set || q.vars.size() != g.grid.size() || c_.p.expr(q.rhs).kind == ExprKind::Scan ||
-            !reduces_in(c_.p, q.rhs).empty())
-            return false;
         packs.add(q.rhs, lane, false);
         if (!c_.pointers[q.lhs].empty()) {
             if (!contiguous(c_.p, q.lhs, q.at, lane)) return false;
@@ -28,7 +78,6 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
     const int64_t width = packs.width();
     if (width < 2) return false;
 
-    const std::string count = product_text(c_, g.grid);
     Variant v =
         kernel(name, "__launch_bounds__(256)",
                {fmt::format(
@@ -40,45 +89,7 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
                    const std::string all = product_text(c_, g.grid);
                    grid_stride(c_, "point", all + " / VECTOR", [&] {
                        decompose(at, g.grid, "point", true);
-                       const std::string base = at.variable(lane);
-                       for (uint32_t i : g.equations) packs.uniform_loads(at, c_.p.equations[i].rhs, lane);
-                       std::vector<std::pair<ExprId, std::string>> loaded;
-                       for (uint32_t i : g.equations) packs.load(at, c_.p.equations[i].rhs, loaded);
-                       for (uint32_t i : g.equations) at.keep_out(c_.p.equations[i].lhs);
-                       for (uint32_t i : g.equations) at.hoist(c_.p.equations[i].rhs, lane);
-                       std::vector<std::pair<const Equation*, std::string>> results;
-                       for (uint32_t i : g.equations) {
-                           const Equation& q = c_.p.equations[i];
-                           if (c_.pointers[q.lhs].empty()) continue;
-                           results.emplace_back(&q, packs.declare(at, q.lhs));
-                       }
-                       const Point::Scope scope = at.save();
-                       const std::string lane_name = c_.names.fresh("v");
-                       c_.code.raw("#pragma unroll");
-                       c_.code.open("for (int {0} = 0; {0} < VECTOR; ++{0})", lane_name);
-                       at.bind(lane, fmt::format("({} + {})", base, lane_name));
-                       packs.take(at, loaded, lane_name);
-                       size_t r = 0;
-                       for (uint32_t i : g.equations) {
-                           const Equation& q = c_.p.equations[i];
-                           at.count_uses(q.rhs);
-                           const TensorInfo& t = c_.p.tensors[q.lhs];
-                           Operand value = at.eval(q.rhs);
-                           const bool stores = r < results.size() && results[r].first == &q;
-                           if (g.equations.size() > 1) {
-                               const std::string n = c_.names.fresh(t.name + (stores ? "_value" : ""));
-                               c_.code.line("const {} {} = {};", c_type(t.dtype), n, value.text);
-                               value = {n};
-                               at.hold(q.lhs, value);
-                           }
-                           if (!stores) continue;
-                           c_.code.line("{}.at[{}] = {};", results[r].second, lane_name,
-                                        to_memory(value, c_.stored[q.lhs], c_.helpers).text);
-                           ++r;
-                       }
-                       c_.code.close();
-                       at.restore(scope);
-                       for (auto& [q, pack] : results) packs.store(at, *q, pack);
+                       vector_body(at, g, packs, lane, {});
                    });
                });
     v.blocks = ceil_div(points_of(c_.p, g.grid), 256 * width);

@@ -37,7 +37,7 @@ bool Packs::can(ExprId load, VarId lane) const {
 int64_t Packs::width() const {
     size_t widest = 0;
     for (TensorId t : tensors_) widest = std::max(widest, size_of(stored_[t]));
-    return widest == 0 ? 1 : static_cast<int64_t>(16 / widest);
+    return widest == 0 ? 1 : std::min(most_, static_cast<int64_t>(16 / widest));
 }
 
 std::vector<Condition> Packs::conditions(VarId lane) const {

@@ -11,14 +11,15 @@ namespace opwright::target::cuda {
 
 class Packs {
 public:
-    Packs(const math::Program& p, const std::vector<DType>& stored) : p_(p), stored_(stored) {}
+    Packs(const math::Program& p, const std::vector<DType>& stored, int64_t most = 16)
+        : p_(p), stored_(stored), most_(most) {}
 
     // Notes the accesses of e that can be packs along `lane`.
     void add(math::ExprId e, math::VarId lane, bool into_reduces);
     void leave_out(math::TensorId t) { out_.push_back(t); }  // written in the same place: not loaded
     void add_store(math::TensorId t) { note(t); }
     bool can(math::ExprId load, math::VarId lane) const;
-    // Elements of 16 bytes of the widest type; 1 where no access can be a pack.
+    // Elements of 16 bytes of the widest type, `most` at most; 1 where no access can be a pack.
     int64_t width() const;
     bool any() const { return !tensors_.empty(); }
     // What must hold for packs of width() along `lane`.
@@ -38,6 +39,7 @@ private:
     void note(math::TensorId t);
     const math::Program& p_;
     const std::vector<DType>& stored_;
+    int64_t most_;
     std::vector<std::pair<math::ExprId, math::VarId>> loads_;
     std::vector<math::TensorId> tensors_, out_;
 };

@@ -18,7 +18,7 @@ Operand Context::size(const Sym& s) {
     const auto find = [](const auto& list, const Sym& x) {
         return std::find_if(list.begin(), list.end(), [&](const auto& e) { return e.first == x; });
     };
-    return print(s, [&](const Sym& x) {
+    const auto name_of = [&](const Sym& x) {
         if (const auto it = find(sizes, x); it != sizes.end()) return it->second;
         auto it = find(known_sizes, x);
         if (it == known_sizes.end()) {
@@ -39,7 +39,18 @@ Operand Context::size(const Sym& s) {
         }
         sizes.push_back(*it);
         return it->second;
-    });
+    };
+    const bool composed = s.kind() == SymKind::Add || s.kind() == SymKind::Mul;
+    if (composed && find(known_sizes, s) != known_sizes.end()) return {name_of(s)};
+    return print(s, name_of);
+}
+
+void Context::name_size(const Sym& s, const std::string& name) {
+    for (const auto& known : known_sizes)
+        if (known.first == s) return;
+    if (s.is_const()) return;
+    known_sizes.emplace_back(s, names.fresh(name));
+    permanent.push_back(known_sizes.back().second);
 }
 
 void Point::restore(Scope s) {
@@ -117,9 +128,13 @@ Operand Point::eval(ExprId e) {
             }
             if (x.fn == Fn::Div) {
                 if (const auto d = divisors_.find(x.args[1]); d != divisors_.end()) {
-                    r = {fmt::format("divide_by({}, {})", a[0].text, d->second)};
+                    r = {fmt::format("{}({}, {})", short_results_ ? "multiply_by" : "divide_by", a[0].text, d->second)};
                     break;
                 }
+            }
+            if (approximate_.count(e)) {
+                r = {fmt::format("{}({})", c_.helpers.use("short_exp"), a[0].text)};
+                break;
             }
             if (const int n = whole_power(c_.p, x); n > 0) {  // not by pow, which takes a hundred instructions
                 const std::string factor = a[0].level == L::Atom ? a[0].text : named(x.args[0], "base").text;
@@ -321,7 +336,16 @@ Reach reach(const Program& p, const Affine& f) {
     }
     return r;
 }
-bool is_sum(const std::string& s) { return s.find(' ') != std::string::npos; }
+// Whether the text needs parentheses as a factor: not where a pair already encloses all of it.
+bool is_sum(const std::string& s) {
+    if (s.find(' ') == std::string::npos) return false;
+    int depth = 0;
+    for (size_t i = 0; i + 1 < s.size(); ++i) {
+        depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+        if (depth == 0) return true;
+    }
+    return false;
+}
 }  // namespace
 
 Place Point::place(TensorId t, const ExprId* at, Outside outside, const std::string& what) {

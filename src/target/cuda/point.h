@@ -37,6 +37,7 @@ struct Context {
     int fault(const std::string& message);
     // The text of an extent; symbols, and what is more than sums and products of them, become parameters.
     Operand size(const math::Sym& s);
+    void name_size(const math::Sym& s, const std::string& name);  // makes it a parameter of that name
 };
 
 // One index of an access as text, and the condition under which it is inside ("" where that is certain).
@@ -76,6 +77,8 @@ public:
     void hoist(math::ExprId root, math::VarId lane = math::kNone);
     // The same for the reciprocals of what `root` divides floats by, where that does not depend on `lane`.
     void hoist_divisors(math::ExprId root, math::VarId lane);
+    void short_results() { short_results_ = true; }  // all have 16 bits: quotients may be off in the last bits of f32
+    void approximate(math::ExprId e) { approximate_.insert(e); }  // this exponential by short_exp
     void keep_out(math::TensorId t) { kept_out_.insert(t); }  // written at this point: its loads stay where they are
     // `for` loops over variables that are not bound; body, which evaluates `roots`, runs inside all of them.
     void loops(const std::vector<math::VarId>& vars, const std::vector<math::ExprId>& roots,
@@ -116,6 +119,8 @@ private:
     std::map<math::TensorId, Operand> held_;
     std::unordered_map<math::ExprId, std::string> divisors_;  // by the number divided by
     std::set<math::TensorId> kept_out_;
+    std::set<math::ExprId> approximate_;
+    bool short_results_ = false;
 };
 
 // Reduce nodes of e that are not inside another, in order.

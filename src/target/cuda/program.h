@@ -41,6 +41,7 @@ struct Variant {
 };
 
 struct Stage {
+    std::vector<Condition> when;    // all of them, else the stage is left out: others do its work
     std::vector<Variant> variants;  // the first whose conditions hold; the last has none
     math::Sym points;               // 0: there is nothing to do
     std::string about;              // for people: "one warp or block a row, ..."
@@ -61,7 +62,13 @@ struct CudaProgram {
 };
 inline constexpr int64_t kNarrow = (int64_t{1} << 31) - (int64_t{1} << 26);  // room for the stride of the grid
 
+struct TileShape;
+// What is chosen where there is a choice; unset: by the sizes at launch.
+struct LowerOptions {
+    const TileShape* tiles = nullptr;  // of contractions on tensor cores
+    int64_t split_from = 16384;        // terms from which on blocks share a result; a multiple of 256
+};
 // Errors: a program that this target has no form for.
-Result<CudaProgram> lower(const math::Program& p);
+Result<CudaProgram> lower(const math::Program& p, const LowerOptions& options = {});
 
 }  // namespace opwright::target::cuda

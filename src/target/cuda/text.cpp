@@ -26,21 +26,24 @@ void Code::comment(std::string_view text) {
 
 Names::Names() {
     for (const char* w :
-         {"alignas", "alignof",  "asm",       "auto",     "bool",      "break",     "case",      "catch",    "char",
-          "class",   "const",    "constexpr", "continue", "default",   "delete",    "do",        "double",   "else",
-          "enum",    "explicit", "export",    "extern",   "false",     "float",     "for",       "friend",   "goto",
-          "if",      "inline",   "int",       "long",     "mutable",   "namespace", "new",       "not",      "and",
-          "or",      "xor",      "operator",  "private",  "protected", "public",    "register",  "return",   "short",
-          "signed",  "sizeof",   "static",    "struct",   "switch",    "template",  "this",      "throw",    "true",
-          "try",     "typedef",  "typename",  "union",    "unsigned",  "using",     "virtual",   "void",     "volatile",
-          "while",   "INDEX",    "Index",     "f16",      "bf16",      "Pack",      "threadIdx", "blockIdx", "blockDim",
-          "gridDim", "warpSize", "fault",     "point",    "points",    "lane",      "warp",      "exp",      "log",
-          "sin",     "cos",      "tan",       "pow",      "sqrt",      "abs",       "floor",     "ceil",     "round",
-          "trunc",   "min",      "max",       "erf",      "tanh",      "j0",        "j1",        "y0",       "y1",
-          "jn",      "yn",       "gamma",     "signgam",  "div",       "index",     "rint",      "select",   "bitand",
-          "bitor",   "compl",    "stdin",     "stdout",   "stderr",    "main",      "THREADS",   "VECTORS",  "ITEMS",
-          "NAN",     "assert",   "time",      "clock",    "printf",    "malloc",    "free",      "memcpy",   "memset",
-          "log1p",   "expm1",    "fmod",      "remainder"})
+         {"alignas",   "alignof",   "asm",      "auto",      "bool",     "break",     "case",     "catch",
+          "char",      "class",     "const",    "constexpr", "continue", "default",   "delete",   "do",
+          "double",    "else",      "enum",     "explicit",  "export",   "extern",    "false",    "float",
+          "for",       "friend",    "goto",     "if",        "inline",   "int",       "long",     "mutable",
+          "namespace", "new",       "not",      "and",       "or",       "xor",       "operator", "private",
+          "protected", "public",    "register", "return",    "short",    "signed",    "sizeof",   "static",
+          "struct",    "switch",    "template", "this",      "throw",    "true",      "try",      "typedef",
+          "typename",  "union",     "unsigned", "using",     "virtual",  "void",      "volatile", "while",
+          "INDEX",     "Index",     "f16",      "bf16",      "Pack",     "threadIdx", "blockIdx", "blockDim",
+          "gridDim",   "warpSize",  "fault",    "point",     "points",   "lane",      "warp",     "exp",
+          "log",       "sin",       "cos",      "tan",       "pow",      "sqrt",      "abs",      "floor",
+          "ceil",      "round",     "trunc",    "min",       "max",      "erf",       "tanh",     "j0",
+          "j1",        "y0",        "y1",       "jn",        "yn",       "gamma",     "signgam",  "div",
+          "index",     "rint",      "select",   "bitand",    "bitor",    "compl",     "stdin",    "stdout",
+          "stderr",    "main",      "THREADS",  "VECTORS",   "ITEMS",    "NAN",       "assert",   "time",
+          "clock",     "printf",    "malloc",   "free",      "memcpy",   "memset",    "log1p",    "expm1",
+          "fmod",      "remainder", "VECTOR",   "TILE",      "LANES",    "ROWS",      "PER",      "STAGES",
+          "SHARED",    "BLOCKS"})
         used_.insert(w);
 }
 

@@ -16,7 +16,4 @@ struct TileShape {
 // All that are worth measuring; each divides into pieces of 16 bytes a thread, and kernels of it spill no registers.
 const std::vector<TileShape>& tile_shapes();
 
-// lower(), with this shape for every contraction on tensor cores.
-Result<CudaProgram> lower_with_tiles(const math::Program& p, const TileShape& tiles);
-
 }  // namespace opwright::target::cuda
