@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Derived backward passes against PyTorch's own, on the CPU: minima of many runs, interleaved.
 
-    python bench/gradients.py [--threads N] [--seconds S] [NAME...]
+    python bench/gradients.py [--threads N] [--rounds R] [--seconds S] [NAME...]
 
 Needs PyTorch (requirements-bench.txt). NAME is one of the cases below; all of them without a name. The gradient is what
-`opwright grad` prints of a declaration with these sizes; PyTorch's is torch.autograd.grad of the same operator, its forward
-pass not counted. What is computed again of the forward pass counts for us.
+`opwright grad --save` prints of a declaration with these sizes: like PyTorch's, it is given what its forward pass saves.
+PyTorch's is torch.autograd.grad of the same operator, its forward pass not counted. `of floor` is the share that the
+machine's own floor (bytes over copy bandwidth or operations over peak, measured on this machine) has in our time.
 """
 
 import argparse
@@ -19,80 +20,102 @@ import torch
 
 F = torch.nn.functional
 ROOT = Path(__file__).resolve().parent.parent
-
-CONV = """op c(x[n, i, h, v], w[o, i, k, l]) -> y[n, o, p, q] where T in float:
-    p in 0..(h + {two} - k) // {stride} + 1
-    q in 0..(v + {two} - l) // {stride} + 1
-    y[n, o, p, q] = sum[i, k, l](x[n, i, {stride} * p + k - {pad}, {stride} * q + l - {pad}] outside zero * w[o, i, k, l])
-    example x = f32[{x}], w = f32[{w}]
-"""
-POOL = """op c(x[n, c, h, v]) -> y[n, c, p, q] where T in float:
-    p in 0..(h - 2) // 2 + 1
-    q in 0..(v - 2) // 2 + 1
-    y[n, c, p, q] = {body}
-    example x = f32[{x}]
-"""
-SOFTMAX = """op c(x[m, n]) -> y[m, n] where T in float:
-    y = softmax(x; axes = [1])
-    example x = f32[{x}]
-"""
-NORM = """op c(x[m, n], scale[n], bias[n]) -> y[m, n] where T in float:
-    y, _, _ = layer_norm(x, scale, bias; axis = 1)
-    example x = f32[{x}], scale = f32[1024], bias = f32[1024]
-"""
+IMAGE, ROWS = (4, 64, 56, 56), (4096, 1024)
 
 
-def conv(stride, x, w):
-    text = CONV.format(two=2, pad=1, stride=stride, x=",".join(map(str, x)), w=",".join(map(str, w)))
-    return text, [x, w], lambda a, b: F.conv2d(a, b, stride=stride, padding=1)
+def case(header, call, parameters, function):
+    """A declaration that makes one call of the library, the shapes to run it at, and PyTorch's operator."""
+    sizes = ", ".join(f"{name} = f32[{','.join(map(str, shape))}]" for name, shape in parameters.items())
+    return f"op c({header} where T in float:\n    {call}\n    example {sizes}\n", list(parameters.values()), function
+
+
+def conv(kernel, stride=1):
+    w = (64, 64, kernel, kernel)
+    return case("x[n, i, h, v], w[o, i, k, l]) -> y[n, o, p, q]", f"y = conv(x, w; stride = {stride}, pad_begin = {kernel // 2}, pad_end = {kernel // 2})",
+                {"x": IMAGE, "w": w}, lambda x, w: F.conv2d(x, w, stride=stride, padding=kernel // 2))
+
+
+def pool(name, function, kernel, stride, pad, extra=""):
+    return case("x[n, c, h, v]) -> y[n, c, p, q]", f"y = {name}(x; kernel = [{kernel}, {kernel}], stride = {stride}, pad_begin = {pad}, pad_end = {pad}{extra})",
+                {"x": (8, 64, 56, 56)}, lambda x: function(x, kernel, stride, pad))
+
+
+def map_of(name, function):
+    return case("x[i]) -> y[i]", f"y = {name}(x)", {"x": (1 << 22,)}, function)
 
 
 CASES = {
-    "conv 3x3": conv(1, (4, 64, 56, 56), (64, 64, 3, 3)),
-    "conv 3x3 stride 2": conv(2, (4, 64, 56, 56), (64, 64, 3, 3)),
-    "max pool 2x2": (POOL.format(x="8,64,56,56", body="max[k in 0..2, l in 0..2](x[n, c, 2 * p + k, 2 * q + l])"), [(8, 64, 56, 56)], lambda x: F.max_pool2d(x, 2)),
-    "average pool 2x2": (POOL.format(x="8,64,56,56", body="mean[k in 0..2, l in 0..2](x[n, c, 2 * p + k, 2 * q + l])"), [(8, 64, 56, 56)], lambda x: F.avg_pool2d(x, 2)),
-    "softmax": (SOFTMAX.format(x="4096,1024"), [(4096, 1024)], lambda x: torch.softmax(x, 1)),
-    "layer norm": (NORM.format(x="4096,1024"), [(4096, 1024), (1024,), (1024,)], lambda x, s, b: F.layer_norm(x, (1024,), s, b)),
+    "conv 1x1": conv(1),
+    "conv 3x3": conv(3),
+    "conv 3x3 stride 2": conv(3, 2),
+    "conv 3x3 depthwise": case("x[n, c, h, v], w[c, k, l]) -> y[n, c, p, q]", "y = conv_depthwise(x, w; pad_begin = 1, pad_end = 1)", {"x": IMAGE, "w": (64, 3, 3)},
+                               lambda x, w: F.conv2d(x, w.unsqueeze(1), padding=1, groups=64)),
+    "max pool 2x2": pool("max_pool", F.max_pool2d, 2, 2, 0),
+    "max pool 3x3 stride 2": pool("max_pool", F.max_pool2d, 3, 2, 1),
+    "average pool 2x2": pool("average_pool", F.avg_pool2d, 2, 2, 0),
+    "average pool 3x3": pool("average_pool", F.avg_pool2d, 3, 1, 1, ", include_pad = true"),
+    "softmax": case("x[m, n]) -> y[m, n]", "y = softmax(x; axes = [1])", {"x": ROWS}, lambda x: torch.softmax(x, 1)),
+    "log softmax": case("x[m, n]) -> y[m, n]", "y = log_softmax(x; axes = [1])", {"x": ROWS}, lambda x: torch.log_softmax(x, 1)),
+    "layer norm": case("x[m, n], scale[n], bias[n]) -> y[m, n]", "y, _, _ = layer_norm(x, scale, bias; axis = 1)", {"x": ROWS, "scale": (1024,), "bias": (1024,)},
+                       lambda x, s, b: F.layer_norm(x, (1024,), s, b)),
+    "RMS norm": case("x[m, n], scale[n]) -> y[m, n]", "y = rms_norm(x, scale; axis = 1)", {"x": ROWS, "scale": (1024,)}, lambda x, s: F.rms_norm(x, (1024,), s, 1e-5)),
+    "batch norm": case("x[n, c, h, v], scale[c], bias[c]) -> y[n, c, h, v]", "zero[c] = 0 * scale[c]\n    y, _, _ = batch_norm_training(x, scale, bias, zero, zero)",
+                       {"x": (8, 64, 56, 56), "scale": (64,), "bias": (64,)}, lambda x, s, b: F.batch_norm(x, None, None, s, b, training=True)),
+    "GELU": map_of("gelu", F.gelu),
+    "GELU by tanh": map_of("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")),
+    "SiLU": map_of("silu", F.silu),
+    "softplus": map_of("softplus", F.softplus),
 }
 
 
-def ours(opwright, text, folder, threads):
-    """Seconds of the fastest run of the gradient, by `opwright profile`."""
-    source, gradient = folder / "c.op", folder / "g.op"
-    source.write_text(text)
-    gradient.write_text(subprocess.run([opwright, "grad", source], check=True, capture_output=True, text=True).stdout)
-    done = subprocess.run([opwright, "profile", gradient, "--threads", str(threads), "--repeats", "10", "--json"], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)["min_ms"] / 1e3
+class Ours:
+    """The gradient of a declaration, run by `opwright profile`."""
+
+    def __init__(self, opwright, text, folder, threads):
+        source, self.gradient = folder / "c.op", folder / "g.op"
+        source.write_text(text)
+        printed = subprocess.run([opwright, "grad", source, "--save"], check=True, capture_output=True, text=True).stdout
+        self.gradient.write_text(printed)
+        self.command = [opwright, "profile", self.gradient, "--op", "c_gradient", "--threads", str(threads), "--repeats", "10", "--json"]
+
+    def measure(self):
+        """Seconds of the fastest run, and of the machine's floor."""
+        r = json.loads(subprocess.run(self.command, check=True, capture_output=True, text=True).stdout)
+        return r["min_ms"] / 1e3, sum(max(o["floors_ms"].values()) for o in r["operators"]) / 1e3
 
 
-def theirs(function, shapes, seconds):
-    tensors = [torch.randn(s, requires_grad=True) for s in shapes]
-    y = function(*tensors)
-    dy = torch.randn_like(y)
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        torch.autograd.grad(y, tensors, dy, retain_graph=True)
-        best = min(best, time.perf_counter() - start)
-    return best
+class Theirs:
+    def __init__(self, function, shapes):
+        self.tensors = [torch.randn(s, requires_grad=True) for s in shapes]
+        self.y = function(*self.tensors)
+        self.dy = torch.randn_like(self.y)
+
+    def measure(self, seconds):
+        best, end = float("inf"), time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            torch.autograd.grad(self.y, self.tensors, self.dy, retain_graph=True)
+            best = min(best, time.perf_counter() - start)
+        return best
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=2, help="of measuring, each side and case")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that each side has, alternating")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
     parser.add_argument("--opwright", default=ROOT / "build/opwright")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    print(f"{'backward of':20} {'PyTorch ms':>11} {'Opwright ms':>12} {'ours / theirs':>14}")
+    print(f"{'backward of':22} {'PyTorch ms':>11} {'Opwright ms':>12} {'ours / theirs':>14} {'of floor':>9}")
     for name in a.names or CASES:
         text, shapes, function = CASES[name]
         with tempfile.TemporaryDirectory() as folder:
-            both = [(theirs(function, shapes, a.seconds / 2), ours(a.opwright, text, Path(folder), a.threads)) for _ in range(2)]
-        them, us = min(b[0] for b in both), min(b[1] for b in both)
-        print(f"{name:20} {them * 1e3:11.3f} {us * 1e3:12.3f} {us / them:14.2f}", flush=True)
+            ours, theirs = Ours(a.opwright, text, Path(folder), a.threads), Theirs(function, shapes)
+            turns = [(theirs.measure(a.seconds), *ours.measure()) for _ in range(a.rounds)]
+        them, us, floor = (min(t[i] for t in turns) for i in range(3))
+        print(f"{name:22} {them * 1e3:11.3f} {us * 1e3:12.3f} {us / them:14.2f} {floor / us:8.0%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ namespace {
 
 struct Flags {
     std::string op;
+    bool save = false;
     ModelGradientFlags model;
 };
 
@@ -66,13 +67,21 @@ std::vector<lang::DeclarationExample> first_example(const lang::Library& library
     return {std::move(r)};
 }
 
-Result<math::Program> derived(const math::Program& p, std::vector<size_t> wrt, bool forward) {
+// Declarations to print: of a gradient that saves values the operator that delivers them, and the derivative.
+Result<std::vector<math::Program>> derived(const math::Program& p, std::vector<size_t> wrt, bool forward, bool save,
+                                           std::string& remarks) {
     if (forward) {
         OPW_TRY(derive::Tangent t, derive::tangent(p, std::move(wrt)));
-        return std::move(t.program);
+        return std::vector{std::move(t.program)};
     }
-    OPW_TRY(derive::Gradient g, derive::gradient(p, std::move(wrt)));
-    return std::move(g.program);
+    OPW_TRY(derive::Gradient g, derive::gradient(p, std::move(wrt), {.save = save}));
+    const std::string kept = derive::print_kept(g.kept);
+    for (size_t at = 0; at < kept.size(); at = kept.find('\n', at) + 1)
+        remarks += "# " + kept.substr(at, kept.find('\n', at) - at) + "\n";
+    std::vector<math::Program> r;
+    if (g.forward.outputs.size() > p.outputs.size()) r.push_back(std::move(g.forward));
+    r.push_back(std::move(g.program));
+    return r;
 }
 
 Status differentiate(const Flags& f, bool forward) {
@@ -81,14 +90,18 @@ Status differentiate(const Flags& f, bool forward) {
     for (const std::string& name : ops.names) {
         OPW_TRY(const math::Program p, ops.library->elaborate_symbolic(name));
         OPW_TRY(auto wrt, positions(p, f.model.wrt));
-        const auto d = derived(p, std::move(wrt), forward);
+        std::string remarks;
+        const auto d = derived(p, std::move(wrt), forward, f.save, remarks);
         if (!d.ok() && ops.names.size() == 1) return d.error();
         if (!d.ok()) {
             text += fmt::format("# {}: {}.\n\n", name, d.error().message);
             continue;
         }
-        OPW_TRY(const std::string one, lang::declaration(*d, first_example(*ops.library, name, p)));
-        text += one + "\n";
+        if (!remarks.empty()) text += "# Of the forward pass:\n" + remarks;
+        for (const math::Program& one : *d) {
+            OPW_TRY(const std::string declared, lang::declaration(one, first_example(*ops.library, name, p)));
+            text += declared + "\n";
+        }
     }
     text.pop_back();
     print(text);
@@ -110,6 +123,9 @@ void add(CLI::App& app, Context& c, bool forward) {
     a->add_option("--wrt", *wrt,
                   "inputs (of a model also initialisers) to differentiate by, as in x,w; all float inputs otherwise");
     if (!forward) {
+        a->add_flag("--save", f->save,
+                    "of an operator: give its gradient the values of the forward pass that cost more to compute again "
+                    "than to keep, and print the operator that delivers them too");
         a->add_option("--output", f->model.output,
                       "of a model: FILE.npz for its gradients, or dNAME=FILE; without it nothing is run");
         f->model.data.add(*a, false);
@@ -120,10 +136,14 @@ void add(CLI::App& app, Context& c, bool forward) {
         "Ranks, dtypes and attributes are those of the operator's first example.\n{1}"
         "Examples:\n  opwright {0} softmax\n  opwright {0} conv --wrt x > conv_{0}.op\n{2}",
         command,
-        forward ? ""
-                : "Of a model, prints which values of the forward pass are saved for the backward pass and which are "
-                  "computed\n"
-                  "again; cotangents are given as --input dNAME=FILE for an output NAME, and are 1 otherwise.\n",
+        forward
+            ? ""
+            : "Remarks say what of the forward pass the gradient reads, and at what cost. Derivatives of a gradient "
+              "printed\n"
+              "with --save take what it is given for constant.\n"
+              "Of a model, prints which values of the forward pass are saved for the backward pass and which are "
+              "computed\n"
+              "again; cotangents are given as --input dNAME=FILE for an output NAME, and are 1 otherwise.\n",
         forward ? "" : "  opwright grad model.onnx --wrt x,conv1.weight --input x=x.npy --output gradients.npz\n"));
     a->callback([f, wrt, &c, forward] {
         f->model.wrt = split(*wrt);

@@ -72,8 +72,10 @@ Result<std::vector<size_t>> differentiated(const Program& p, std::vector<size_t>
 }
 
 Derived finish(const Program& all, const std::string& name, const std::string& doc, const std::vector<TensorId>& inputs,
-               const std::vector<TensorId>& others, const std::vector<TensorId>& results) {
+               const std::vector<TensorId>& given, const std::vector<TensorId>& others,
+               const std::vector<TensorId>& results) {
     std::vector<TensorId> every = inputs, used;
+    every.insert(every.end(), given.begin(), given.end());
     for (TensorId t : others)
         if (t != kNone) every.push_back(t);
     const Program whole = inline_temporaries(extract(all, name, every, results)).program;
@@ -81,7 +83,8 @@ Derived finish(const Program& all, const std::string& name, const std::string& d
     r.inputs = needed_inputs(whole, inputs.size());
     const std::vector<bool> read = mentioned(whole);
     for (size_t i : r.inputs) used.push_back(whole.inputs[i]);
-    for (size_t i = 0, k = inputs.size(); i < others.size(); ++i) {
+    for (size_t i = 0; i < given.size(); ++i) used.push_back(whole.inputs[inputs.size() + i]);
+    for (size_t i = 0, k = inputs.size() + given.size(); i < others.size(); ++i) {
         if (others[i] == kNone) continue;
         if (const TensorId t = whole.inputs[k++]; read[t]) {
             used.push_back(t);

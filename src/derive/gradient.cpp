@@ -8,6 +8,7 @@
 #include "derive/gradient_builder.h"
 #include "derive/gradient_normal.h"
 #include "derive/invariant.h"
+#include "math/extract.h"
 
 namespace opwright::derive {
 using namespace math;
@@ -41,13 +42,15 @@ bool GradientBuilder::active(ExprId id) {
     return r;
 }
 
-void GradientBuilder::run(std::vector<TensorId>& cotangents, std::vector<TensorId>& gradients) {
-    for (TensorId t : p_.outputs) {
+void GradientBuilder::run(const std::vector<size_t>& asked, std::vector<TensorId>& cotangents,
+                          std::vector<TensorId>& gradients) {
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+        const TensorId t = p_.outputs[o];
         cotangents.push_back(kNone);
-        if (!active_[t]) continue;
+        if (!active_[t] || (!asked.empty() && std::find(asked.begin(), asked.end(), o) == asked.end())) continue;
         const TensorId d = temporary("d" + p_.tensors[t].name, p_.tensors[t].dtype, p_.tensors[t].shape);
         cotangents.back() = d;
-        pending_[t].terms.push_back(p_.cast(p_.load(d, index(t)), cotangent_type(t)));
+        pending_[t].terms.push_back({p_.cast(p_.load(d, index(t)), cotangent_type(t))});
     }
     for (size_t i = primal_; i-- > 0;) equation(i);
     for (TensorId t : wrt_) gradients.push_back(settle(t, "d" + p_.tensors[t].name, Role::Output));
@@ -66,23 +69,52 @@ void GradientBuilder::equation(size_t i) {
     }
     if (!active(q.rhs)) return;
     const ExprKind kind = p_.expr(q.rhs).kind;
+    ExprId over = kNone;
+    if (const auto o = over_.find(q.lhs); o != over_.end()) {
+        Rewriter here = in_place(p_);
+        for (size_t d = 0; d < q.at.size(); ++d) {
+            const VarId v = p_.expr(index(q.lhs)[d]).ref;
+            here.bound.erase(v);
+            here.vars[v] = q.at[d];
+        }
+        over = here(o->second);
+    }
     if (kind == ExprKind::Reduce)
-        reduction(q, it->second);
+        reduction(q, it->second, over);
     else if (kind == ExprKind::Scan)
         scan(q, it->second);
     else
-        propagate(q.rhs, {p_.load(it->second, q.at), kNone}, {q.vars, q.vars.size(), kNone});
+        propagate(q.rhs, {p_.load(it->second, q.at), kNone, over}, {q.vars, q.vars.size(), kNone});
 }
 
-Result<Gradient> gradient(const Program& p, std::vector<size_t> wrt) {
+Result<Gradient> gradient(const Program& p, std::vector<size_t> wrt, const GradientOptions& o) {
     OPW_TRY(wrt, differentiated(p, std::move(wrt)));
-    std::vector<TensorId> by, cotangents, gradients;
+    std::vector<TensorId> by, cotangents, gradients, given;
     for (size_t i : wrt) by.push_back(p.inputs[i]);
     GradientBuilder builder(p, by);
-    builder.run(cotangents, gradients);
-    Derived d = finish(builder.program(), p.name + "_gradient", fmt::format("Gradient of {}.", p.name), p.inputs,
-                       cotangents, gradients);
-    return Gradient{std::move(d.program), std::move(d.inputs), std::move(d.others), std::move(wrt)};
+    builder.run(o.cotangents, cotangents, gradients);
+    Program all = builder.program();
+    Gradient g;
+    g.wrt = std::move(wrt);
+    g.kept = choose_kept(all, p.outputs, cotangents, gradients);
+    std::vector<TensorId> saved = p.outputs;
+    for (Kept& k : g.kept) {
+        if (!o.save) k.given = false;
+        if (!k.given) continue;
+        const auto at = std::find(saved.begin(), saved.end(), k.tensor);
+        g.saved.push_back(static_cast<size_t>(at - saved.begin()));
+        if (at == saved.end()) saved.push_back(k.tensor);
+        given.push_back(k.tensor);
+    }
+    g.forward = saved.size() == p.outputs.size() ? p : extract(all, p.name + "_forward", p.inputs, saved);
+    std::erase_if(all.equations,
+                  [&](const Equation& q) { return std::find(given.begin(), given.end(), q.lhs) != given.end(); });
+    Derived d = finish(all, p.name + "_gradient", fmt::format("Gradient of {}.", p.name), p.inputs, given, cotangents,
+                       gradients);
+    g.program = std::move(d.program);
+    g.inputs = std::move(d.inputs);
+    g.cotangents = std::move(d.others);
+    return g;
 }
 
 }  // namespace opwright::derive

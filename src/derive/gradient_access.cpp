@@ -79,6 +79,13 @@ Factored factor(Algebra& x, ExprId body, const std::vector<VarId>& over) {
         const auto times = [&](ExprId l, ExprId r) { return l == kNone ? r : r == kNone ? l : x.mul(l, r); };
         return {times(a.outer, b.outer), times(a.inner, b.inner)};
     }
+    if (e.kind == ExprKind::Call && e.fn == Fn::Div) {
+        const Factored b = factor(x, e.args[1], over);
+        if (b.inner == kNone) {
+            const Factored a = factor(x, e.args[0], over);
+            return {x.div(a.outer == kNone ? x.like(body, 1) : a.outer, e.args[1]), a.inner};
+        }
+    }
     if (e.kind == ExprKind::Call && e.fn == Fn::Neg) {
         const Factored a = factor(x, e.args[0], over);
         return {a.outer == kNone ? x.like(body, -1) : x.neg(a.outer), a.inner};
@@ -140,15 +147,16 @@ ExprId GradientBuilder::through_temporary(const std::string& name, const std::ve
 
 void GradientBuilder::contribute(Contribution c) {
     if (constant_[c.tensor]) return;
-    c.cotangent.value = p_.cast(c.cotangent.value, cotangent_type(c.tensor));
+    c.cotangent.value = p_.cast(with_results(c.cotangent.value), cotangent_type(c.tensor));
     const bool folds = c.outside != Outside::Error && c.outside != Outside::Value;
     if (folds) {
         if (!extended(c)) scatter(c);
         return;
     }
     auto s = solve(p_, c.at, index(c.tensor), c.scope.vars, c.scope.outer);
-    std::optional<ExprId> term;
-    if (s && !s->strided.empty() && !s->free.empty()) term = by_phases(c, *s);
+    std::optional<Term> term;
+    if (s && !s->strided.empty() && !s->free.empty())
+        if (const auto phases = by_phases(c, *s)) term = Term{*phases};
     if (!term && s) term = gathered(c, index(c.tensor), std::move(*s), false);
     if (term)
         pending_[c.tensor].terms.push_back(*term);
@@ -157,8 +165,11 @@ void GradientBuilder::contribute(Contribution c) {
 }
 
 // The contribution to the element `target`. `spare`: elements outside the tensor are asked for too, and not used.
-std::optional<ExprId> GradientBuilder::gathered(const Contribution& c, const std::vector<ExprId>& target, Solution s,
-                                                bool spare) {
+std::optional<GradientBuilder::Term> GradientBuilder::gathered(Contribution c, const std::vector<ExprId>& target,
+                                                               Solution s, bool spare) {
+    // A divisor follows only where it is read at places that it has, for every term of the sum.
+    const bool plain = !spare && s.loose.empty() && s.ranged.empty() && c.cotangent.where == kNone;
+    if (!plain) c.cotangent = divided(c.cotangent);
     Rewriter rewrite = in_place(p_);
     for (const auto& [v, e] : s.value) {
         rewrite.bound.erase(v);
@@ -203,8 +214,13 @@ std::optional<ExprId> GradientBuilder::gathered(const Contribution& c, const std
     Cotangent cot = c.cotangent;
     cot.value = rewrite(cot.value);
     if (cot.where != kNone) cot.where = rewrite(cot.where);
+    if (cot.over != kNone) {
+        cot.over = rewrite(cot.over);
+        const auto varies = p_.free_vars(cot.over);
+        if (std::any_of(varies.begin(), varies.end(), [&](VarId v) { return has(s.free, v); })) cot = divided(cot);
+    }
     ExprId body = masked(cot);
-    if (s.free.empty()) return condition == kNone ? body : p_.select(condition, body, x_.like(body, 0));
+    if (s.free.empty()) return Term{condition == kNone ? body : p_.select(condition, body, x_.like(body, 0)), cot.over};
 
     Factored f = factor(x_, body, s.free);
     if (f.inner == kNone) f.inner = x_.like(body, 1);
@@ -220,7 +236,7 @@ std::optional<ExprId> GradientBuilder::gathered(const Contribution& c, const std
         r = p_.select(condition, r, x_.like(r, 0));
     }
     for (VarId v : idle) r = x_.mul(r, p_.cast(p_.size(p_.vars[v].extent), p_.expr(r).dtype));
-    return f.outer == kNone ? r : x_.mul(f.outer, r);
+    return Term{f.outer == kNone ? r : x_.mul(f.outer, r), cot.over};
 }
 
 // Strides: the elements of each phase are an ordinary sum without a stride, and the result interleaves the phases.
@@ -269,8 +285,8 @@ std::optional<ExprId> GradientBuilder::by_phases(const Contribution& c, const So
     std::vector<Sym> extents;
     for (ExprId a : at) extents.push_back(p_.vars[p_.expr(a).ref].extent);
     const TensorId z =
-        temporary("d" + p_.tensors[c.tensor].name + "_phases", p_.expr(*value).dtype, std::move(extents));
-    p_.add_equation(z, at, *value);
+        temporary("d" + p_.tensors[c.tensor].name + "_phases", p_.expr(value->value).dtype, std::move(extents));
+    p_.add_equation(z, at, value->value);
     const ExprId read = p_.load(z, with_phases(step_read, phase_read));
     return divides == kNone ? read : p_.select(divides, read, x_.like(read, 0));
 }
@@ -310,7 +326,7 @@ bool GradientBuilder::extended(const Contribution& c) {
         p_.add_equation(next, at, fold_back(p_, settled, at, d, low[d], shape[d], c.outside));
         settled = next;
     }
-    pending_[c.tensor].terms.push_back(p_.load(settled, index(c.tensor)));
+    pending_[c.tensor].terms.push_back({p_.load(settled, index(c.tensor))});
     return true;
 }
 
@@ -318,7 +334,7 @@ void GradientBuilder::scatter(const Contribution& c) {
     Scatter s{c.at, kNone, c.outside == Outside::Value ? Outside::Value : Outside::Error};
     for (size_t d = 0; d < s.at.size(); ++d)
         s.at[d] = folded_index(p_, s.at[d], c.outside, p_.tensors[c.tensor].shape[d]);
-    s.value = masked({c.cotangent.value, x_.both(c.scope.condition, c.cotangent.where)});
+    s.value = masked({divided(c.cotangent.value, c.cotangent.over), x_.both(c.scope.condition, c.cotangent.where)});
     std::vector<VarId> placed, summed;
     for (ExprId a : s.at)
         for (VarId v : p_.free_vars(a)) placed.push_back(v);
@@ -337,8 +353,16 @@ TensorId GradientBuilder::settle(TensorId t, const std::string& name, Role role)
     if (!all.any() && role == Role::Temp) return kNone;
     const std::vector<ExprId> at = index(t);
     const DType wide = cotangent_type(t);
-    if (role == Role::Temp && all.scatters.empty() && all.terms.size() == 1) {
-        const Expr& e = p_.expr(all.terms[0]);  // a tensor already
+    // What all terms are to be divided by waits where the cotangent is passed on.
+    const ExprId over = all.terms.empty() ? kNone : all.terms[0].over;
+    const bool waits = over != kNone && role == Role::Temp && all.scatters.empty() && carries_divisor(t) &&
+                       std::all_of(all.terms.begin(), all.terms.end(), [&](const Term& e) { return e.over == over; });
+    std::vector<ExprId> terms;
+    const std::vector<Term> given = all.terms;
+    for (const Term& e : given) terms.push_back(waits ? e.value : divided(e.value, e.over));
+    if (waits) over_[t] = over;
+    if (role == Role::Temp && all.scatters.empty() && terms.size() == 1) {
+        const Expr& e = p_.expr(terms[0]);  // a tensor already
         if (e.kind == ExprKind::Load && e.outside == Outside::Error && e.args == at &&
             p_.tensors[e.ref].shape == p_.tensors[t].shape && e.dtype == wide)
             return e.ref;
@@ -346,7 +370,7 @@ TensorId GradientBuilder::settle(TensorId t, const std::string& name, Role role)
     const DType type = role == Role::Temp ? wide : p_.tensors[t].dtype;
     const std::vector<Scatter> scatters = all.scatters;
     ExprId sum = p_.literal(0, wide);
-    for (ExprId e : all.terms) sum = x_.add(sum, e);
+    for (ExprId e : terms) sum = x_.add(sum, e);
     const TensorId r = temporary(name, scatters.empty() ? type : wide, p_.tensors[t].shape);
     p_.add_equation(r, at, p_.cast(sum, p_.tensors[r].dtype));
     for (const Scatter& s : scatters) p_.add_equation(r, s.at, p_.cast(s.value, wide), Update::Add, s.outside);

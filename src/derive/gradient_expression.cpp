@@ -17,12 +17,16 @@ void GradientBuilder::add(std::map<ExprId, Cotangent, std::greater<>>& todo, Exp
     const auto [it, fresh] = todo.emplace(e, c);
     if (fresh) return;
     Cotangent& have = it->second;
+    if (have.over != c.over) {
+        have = divided(have);
+        c = divided(c);
+    }
     if (have.where == c.where) {
         have.value = x_.add(have.value, c.value);
     } else {
         const ExprId sum = x_.add(masked(have), masked(c));
         const bool everywhere = have.where == kNone || c.where == kNone;
-        have = {sum, everywhere ? kNone : p_.call(Fn::Or, {have.where, c.where})};
+        have = {sum, everywhere ? kNone : p_.call(Fn::Or, {have.where, c.where}), have.over};
     }
 }
 
@@ -40,31 +44,38 @@ void GradientBuilder::propagate(ExprId root, Cotangent c, const Scope& s) {
                 std::vector<ExprId> at(e.args.begin(),
                                        e.args.begin() + static_cast<std::ptrdiff_t>(p_.tensors[e.ref].shape.size()));
                 if (e.outside == Outside::Value)
-                    add(todo, e.args.back(), {cot.value, x_.both(cot.where, p_.call(Fn::Not, {p_.inside(e.ref, at)}))});
+                    add(todo, e.args.back(),
+                        {cot.value, x_.both(cot.where, p_.call(Fn::Not, {p_.inside(e.ref, at)})), cot.over});
                 if (active_[e.ref]) contribute({e.ref, std::move(at), e.outside, s, cot});
                 break;
             }
             case ExprKind::Cast: add(todo, e.args[0], cot); break;
             case ExprKind::Call:
-                if (!propagate_stable(id, cot, todo)) propagate_call(id, cot, todo);
+                if (!propagate_stable(id, cot, todo)) propagate_call(id, cot, s, todo);
                 break;
             default: break;
         }
     }
 }
 
-void GradientBuilder::propagate_call(ExprId id, const Cotangent& c, std::map<ExprId, Cotangent, std::greater<>>& todo) {
+void GradientBuilder::propagate_call(ExprId id, const Cotangent& c, const Scope& s,
+                                     std::map<ExprId, Cotangent, std::greater<>>& todo) {
     const Expr e = p_.expr(id);
     if (e.fn == Fn::Select) {
-        add(todo, e.args[1], {c.value, x_.both(c.where, e.args[0])});
-        add(todo, e.args[2], {c.value, x_.both(c.where, p_.call(Fn::Not, {e.args[0]}))});
+        add(todo, e.args[1], {c.value, x_.both(c.where, e.args[0]), c.over});
+        add(todo, e.args[2], {c.value, x_.both(c.where, p_.call(Fn::Not, {e.args[0]})), c.over});
         return;
     }
     for (size_t i = 0; i < e.args.size(); ++i) {
         if (!active(e.args[i])) continue;
+        if (e.fn == Fn::Div && c.over == kNone && shared_divisor(e.args[1], s)) {
+            const ExprId quotient = p_.cast(id, p_.expr(c.value).dtype);
+            add(todo, e.args[i], {i == 0 ? c.value : x_.neg(x_.mul(c.value, quotient)), c.where, e.args[1]});
+            continue;
+        }
         const bool other_constant = e.args.size() > 1 && !active(e.args[1 - i]);
         const Scaled d = times_derivative(p_, id, i, c.value, other_constant);
-        if (d.value != kNone) add(todo, e.args[i], {d.value, x_.both(c.where, d.where)});
+        if (d.value != kNone) add(todo, e.args[i], {d.value, x_.both(c.where, d.where), c.over});
     }
 }
 
@@ -73,16 +84,16 @@ bool GradientBuilder::propagate_stable(ExprId id, const Cotangent& c,
     const Expr e = p_.expr(id);
     if (const auto l = logistic(p_, id); l && active(l->z)) {
         if (e.fn != Fn::Div) {
-            add(todo, l->z, {x_.mul(c.value, l->share), c.where});
+            add(todo, l->z, {x_.mul(c.value, l->share), c.where, c.over});
             return true;
         }
-        add(todo, l->z, {x_.neg(x_.mul(x_.mul(c.value, id), l->share)), c.where});
-        if (active(e.args[0])) add(todo, e.args[0], {x_.div(c.value, l->u), c.where});
+        add(todo, l->z, {x_.neg(x_.mul(x_.mul(c.value, id), l->share)), c.where, c.over});
+        if (active(e.args[0])) add(todo, e.args[0], {x_.div(c.value, l->u), c.where, c.over});
         return true;
     }
     const ExprId positive = norm_is_positive(p_, id);
     if (positive == kNone) return false;
-    add(todo, e.args[0], {times_derivative(p_, id, 0, c.value, true).value, x_.both(c.where, positive)});
+    add(todo, e.args[0], {times_derivative(p_, id, 0, c.value, true).value, x_.both(c.where, positive), c.over});
     return true;
 }
 

@@ -5,7 +5,7 @@ namespace opwright::derive {
 using namespace math;
 
 // t[i] = reduce[k where condition](body).
-void GradientBuilder::reduction(const Equation& q, TensorId cotangent) {
+void GradientBuilder::reduction(const Equation& q, TensorId cotangent, ExprId over) {
     const Expr e = p_.expr(q.rhs);
     const ExprId body = e.args[0], condition = e.args.size() > 1 ? e.args[1] : kNone;
     Scope s{q.vars, q.vars.size(), condition};
@@ -15,7 +15,7 @@ void GradientBuilder::reduction(const Equation& q, TensorId cotangent) {
     const std::string name = p_.tensors[q.lhs].name;
     const auto number = [&](double v) { return p_.literal(v, t); };
     switch (e.reduce) {
-        case ReduceOp::Sum: propagate(body, {g, kNone}, s); return;
+        case ReduceOp::Sum: propagate(body, {g, kNone, over}, s); return;
         case ReduceOp::Max:
         case ReduceOp::Min: {
             // Shared evenly among the terms that attain it.

@@ -285,7 +285,7 @@ Result<Tangent> tangent(const Program& p, std::vector<size_t> wrt) {
     builder.run();
     Derived d =
         finish(builder.program(), p.name + "_tangent", fmt::format("Derivative of {} along a direction.", p.name),
-               p.inputs, builder.inputs(), builder.outputs());
+               p.inputs, {}, builder.inputs(), builder.outputs());
     Tangent r{std::move(d.program), std::move(d.inputs), {}, {}};
     for (size_t i : d.others) r.tangents.push_back(wrt[i]);
     for (size_t i = 0; i < p.outputs.size(); ++i)

@@ -62,7 +62,7 @@ public:
         if (seeds_.empty())
             return Diagnostic(fmt::format("no float output of {} depends on what is differentiated by", g_.name))
                 .with_next("Ask for other inputs with --wrt.");
-        for (size_t i = g_.nodes.size(); i-- > 0;) OPW_CHECK(node(g_.nodes[i]));
+        for (size_t i = g_.nodes.size(); i-- > 0;) OPW_CHECK(node(i));
         std::vector<ValueId> results;
         for (ValueId v : wrt_) {
             if (cotangent_[v] == kNone) {
@@ -98,7 +98,26 @@ private:
         return ok_status();
     }
 
-    Status node(const Node& n) {
+    // The values of node i's outputs, and behind them those that it saves for its gradient: from now on outputs too.
+    std::vector<ValueId> saved(size_t i, const derive::Gradient& d) {
+        Node more = g_.nodes[i];
+        if (d.forward.outputs.size() == more.outputs.size()) return more.outputs;
+        const auto named = std::find_if(more.outputs.begin(), more.outputs.end(), [](ValueId v) { return v != kNone; });
+        const std::string base = g_.values[*named].name + ".";
+        for (size_t o = more.outputs.size(); o < d.forward.outputs.size(); ++o) {
+            const TensorInfo& t = d.forward.tensors[d.forward.outputs[o]];
+            more.outputs.push_back(all_.add_value({base + t.name, t.dtype, t.shape, {}, {}, kNone}));
+        }
+        for (const derive::Kept& k : d.kept)
+            if (k.given && !k.output) extra_.push_back({base + k.name, k.bytes, true, k.reason});
+        more.program = d.forward;
+        const std::vector<ValueId> r = more.outputs;
+        extended_.emplace(i, std::move(more));
+        return r;
+    }
+
+    Status node(size_t i) {
+        const Node& n = g_.nodes[i];
         std::vector<size_t> asked, given;
         for (size_t i = 0; i < n.inputs.size(); ++i)
             if (n.inputs[i] != kNone && active_[n.inputs[i]] && is_float(g_.values[n.inputs[i]].dtype))
@@ -113,27 +132,21 @@ private:
             add({NodeKind::View, {cotangent_[n.outputs[0]]}, {d}, {}, std::move(sources)});
             return accumulate(n.inputs[0], d);
         }
-        // Outputs that nothing depends on have no cotangent: the operator without them.
-        Program p = n.program;
-        std::vector<TensorId> outputs;
-        for (TensorId t : p.outputs) p.tensors[t].role = Role::Temp;
-        for (size_t o : given) {
-            outputs.push_back(p.outputs[o]);
-            p.tensors[p.outputs[o]].role = Role::Output;
-        }
-        p.outputs = outputs;
-        OPW_TRY(derive::Gradient d, derive::gradient(p, asked));
+        // Outputs that nothing depends on have no cotangent.
+        OPW_TRY(derive::Gradient d, derive::gradient(n.program, asked, {.save = true, .cotangents = given}));
         Node back;
         back.sources = std::move(sources);
         // Extents are the graph's symbols: no input is needed for them alone.
         const std::vector<bool> read = mentioned(d.program);
         std::vector<TensorId> inputs;
+        const std::vector<ValueId> kept = saved(i, d);
         for (size_t i = 0; i < d.program.inputs.size(); ++i) {
             if (!read[d.program.inputs[i]]) continue;
             inputs.push_back(d.program.inputs[i]);
-            const bool original = i < d.inputs.size();
-            back.inputs.push_back(original ? n.inputs[d.inputs[i]]
-                                           : cotangent_[n.outputs[given[d.cotangents[i - d.inputs.size()]]]]);
+            const size_t values = d.inputs.size(), cotangents = values + d.saved.size();
+            back.inputs.push_back(i < values       ? n.inputs[d.inputs[i]]
+                                  : i < cotangents ? kept[d.saved[i - values]]
+                                                   : cotangent_[n.outputs[d.cotangents[i - cotangents]]]);
         }
         for (size_t i : d.wrt) back.outputs.push_back(derivative(n.inputs[i]));
         back.program = extract(d.program, d.program.name, inputs, d.program.outputs);
@@ -171,6 +184,19 @@ private:
         }
         std::reverse(r.kept.begin(), r.kept.end());
         r.forward = g_;
+        for (const auto& [i, more] : extended_) {
+            const std::vector<ValueId> had = g_.nodes[i].outputs;
+            r.forward.nodes[i] = more;
+            for (size_t o = had.size(); o < more.outputs.size(); ++o) {
+                Value v = all_.values[more.outputs[o]];
+                v.producer = static_cast<NodeId>(i);
+                const ValueId made = r.forward.add_value(std::move(v));
+                r.forward.nodes[i].outputs[o] = made;
+                r.forward.outputs.push_back(made);
+                new_.push_back(more.outputs[o]);
+            }
+        }
+        r.kept.insert(r.kept.end(), extra_.begin(), extra_.end());
         r.backward.name = g_.name + "_gradient";
         r.backward.requirements = g_.requirements;
         r.backward.fixed_inputs = g_.fixed_inputs;
@@ -190,6 +216,7 @@ private:
             if (std::find(r.forward.outputs.begin(), r.forward.outputs.end(), v) == r.forward.outputs.end())
                 r.forward.outputs.push_back(v);
         }
+        for (ValueId v : new_) r.backward.inputs.push_back(value(v));
         for (ValueId v : seeds_) r.backward.inputs.push_back(value(v));
         const auto place = [&](const Node& n) {
             Node copy = n;
@@ -234,6 +261,9 @@ private:
     std::vector<Node> made_;
     std::vector<bool> active_;
     std::vector<ValueId> cotangent_, seeds_, wrt_;
+    std::map<size_t, Node> extended_;  // nodes that deliver more than the graph asks of them, by position
+    std::vector<Kept> extra_;          // what they do
+    std::vector<ValueId> new_;
 };
 }  // namespace
 

@@ -145,7 +145,7 @@ private:
     // What follows from the symbols' values; kept for the last values seen, since models run at one size again and
     // again.
     struct Sizes {
-        std::vector<int64_t> request, symbols, streaming_symbols, tasks, points, temp_offset;
+        std::vector<int64_t> request, symbols, streaming_symbols, tasks, points, temp_offset, shared_offset;
         int64_t workspace = 0;
         bool large = false;  // outputs that no cache holds, in a kernel that can write past them
         bool empty_read = false;
@@ -178,6 +178,10 @@ private:
             for (const Sym& d : info.shape) bytes *= std::max<int64_t>(0, value(d));
             s->workspace += (bytes + 63) / 64 * 64;
         }
+        for (const SharedPanels& k : code_->lowered.shared) {
+            s->shared_offset.push_back(s->workspace);
+            s->workspace += (value(k.elements) * static_cast<int64_t>(size_of(k.dtype)) + 63) / 64 * 64;
+        }
         for (const FoldedRead& f : code_->folded) s->empty_read |= value(f.elements) == 0 && value(f.points) > 0;
         last_ = s;
         return s;
@@ -190,6 +194,10 @@ private:
         for (const Argument& a : code_->lowered.arguments) {
             if (a.kind == Argument::Kind::Packed) {
                 r.push_back(a.packed < panels_.size() ? const_cast<void*>(panels_[a.packed].data()) : nullptr);
+                continue;
+            }
+            if (a.kind == Argument::Kind::Shared) {
+                r.push_back(workspace ? static_cast<char*>(workspace) + s.shared_offset[a.packed] : nullptr);
                 continue;
             }
             const auto find = [&](const std::vector<TensorId>& v) {

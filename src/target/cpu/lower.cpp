@@ -477,10 +477,11 @@ Sym points_of(const math::Program& p, const schedule::Nest& nest) {
 }
 }  // namespace
 
-void lower_nest(Context& c, size_t nest) {
+void lower_nest(Context& c, size_t nest, Stage stage) {
     NestLowering n(c, nest);
     n.set_locals(c.tile.kernel.nests[nest].local);
-    n.run("nest" + std::to_string(nest));
+    n.run(stage.function);
+    c.out.stages.push_back(std::move(stage));
 }
 
 Lowered lower(const tile::Program& p) {
@@ -501,12 +502,11 @@ Lowered lower(const tile::Program& p) {
         c.storage[t] = std::move(s);
     }
     for (size_t i = 0; i < p.nests.size(); ++i) {
-        out.stages.push_back(
-            {"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])});
+        Stage stage{"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])};
         if (p.nests[i].contract)
-            lower_contraction(c, i);
+            lower_contraction(c, i, std::move(stage));
         else
-            lower_nest(c, i);
+            lower_nest(c, i, std::move(stage));
     }
     out.faults = std::move(c.faults.messages);
     return out;

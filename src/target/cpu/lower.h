@@ -12,9 +12,9 @@ namespace opwright::target::cpu {
 
 // One pointer of the kernel's argument array.
 struct Argument {
-    enum class Kind : uint8_t { Tensor, Packed } kind = Kind::Tensor;
+    enum class Kind : uint8_t { Tensor, Packed, Shared } kind = Kind::Tensor;
     math::TensorId tensor = math::kNone;  // an input, output, table or workspace temporary of the kernel's program
-    size_t packed = 0;                    // index into Lowered::packs
+    size_t packed = 0;                    // index into Lowered::packs (Shared: Lowered::shared)
 };
 
 // A constant operand of a contraction, brought into panels once by its own function.
@@ -24,6 +24,12 @@ struct Pack {
     math::Sym elements;
     DType dtype;
     std::vector<math::TensorId> reads;  // the constant inputs it reads
+};
+
+// Panels of an operand that is no constant, packed in each run by a stage of its own, in memory of the launch.
+struct SharedPanels {
+    math::Sym elements;
+    DType dtype;
 };
 
 // The extents of a contraction, and the register tiles it is cut into.
@@ -46,6 +52,7 @@ struct Lowered {
     std::vector<Argument> arguments;
     std::vector<Stage> stages;  // in order
     std::vector<Pack> packs;
+    std::vector<SharedPanels> shared;
     std::vector<std::string> faults;  // message of status code i + 1
     bool streams = false;             // has code for the symbol kStreamSymbol != 0
     math::Sym stream_row = 0;         // elements of one row of the result that it writes

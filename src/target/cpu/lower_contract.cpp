@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "target/cpu/lower_nest.h"
+#include "target/cpu/lower_pack.h"
 
 namespace opwright::target::cpu {
 using namespace math;
@@ -36,29 +36,33 @@ public:
         rows_ = extent(k_.m);
         columns_ = extent(k_.n);
         depth_ = extent(k_.k);
-        a_batch_ = batch_of(k_.a);
-        b_batch_ = batch_of(k_.b);
-        a_constant_ = packable(k_.a, a_batch_, rows_);
-        b_constant_ = packable(k_.b, b_batch_, columns_);
+        a_ = factor("a", k_.a, k_.m, mr_, rows_);
+        b_factor_ = factor("b", k_.b, k_.n, nr_, columns_);
+        // Rows that several tasks want are packed once for all of them, unless packing repeats elements: then they
+        // would take more memory than what they come from.
+        a_.shared = !a_.constant && a_.batch.size() <= k_.batch.size() && !expands(a_) &&
+                    (a_.batch.size() < k_.batch.size() || columns_.upper() > plan_.nt);
         nt_ = tile_columns();
     }
 
-    void run(Stage& stage) {
+    void run(Stage stage) {
         const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt), n_tiles = ceil_div(columns_, nt_);
         stage.tasks = batches * m_tiles * n_tiles;
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
-        if (!a_constant_) stage.contraction->packed = batches * n_tiles * rows_ * depth_;
-        if (!b_constant_) stage.contraction->packed = stage.contraction->packed + batches * m_tiles * columns_ * depth_;
-        const loop::BufferId a = panels("a", k_.a, a_constant_, a_batch_, ceil_div(rows_, mr_) * mr_, plan_.mt);
-        const loop::BufferId b = panels("b", k_.b, b_constant_, b_batch_, ceil_div(columns_, nr_) * nr_, plan_.nt);
-        if (a_constant_) pack_function(a, true);
-        if (b_constant_) pack_function(b, false);
+        Sym& packed = stage.contraction->packed;
+        if (a_.shared)
+            packed = extent(a_.batch) * rows_ * depth_;
+        else if (!a_.constant)
+            packed = batches * n_tiles * rows_ * depth_;
+        if (!b_factor_.constant) packed = packed + batches * m_tiles * columns_ * depth_;
+        panels(a_, plan_.mt);
+        panels(b_factor_, plan_.nt);
         // With one block of depth a register tile is finished at once: its place in fast memory can be one for all.
         one_block_ = depth_.is_const() && *depth_.constant() <= plan_.kc;
         c_stride_ = one_block_ ? nr_ : plan_.nt;
         direct_ = one_block_ && k_.m.size() == 1 && light_epilogue();
         c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : plan_.mt * plan_.nt));
-        if (k_.n.size() > 1) row_buffer_ = b_.scratch(name_ + "_row", type_, b_.i64(plan_.nt + 2 * lanes_));
+        Packer a = packer(a_), b = packer(b_factor_, plan_.nt);
 
         b_.function(name_, [&] {
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
@@ -74,16 +78,48 @@ public:
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("k0", b_.i64(0), loop::max(depth, b_.i64(1)), plan_.kc, [&](LExpr k0) {
                     const LExpr k1 = b_.let("k1", loop::min(k0 + plan_.kc, depth));
-                    if (!a_constant_) pack_a(a, b_.i64(0), b_.i64(plan_.kc), m0, m1, k0, k1);
-                    if (!b_constant_) pack_b(b, b_.i64(0), b_.i64(plan_.kc), n0, n1, k0, k1);
-                    tiles(a, b, m0, m1, n0, n1, k0, k1);
+                    const LExpr room = b_.i64(plan_.kc + slack());
+                    if (!a_.whole()) a.pack(a_.panels, b_.i64(0), room, m0, m1, k0, k1);
+                    if (!b_factor_.whole()) b.pack(b_factor_.panels, b_.i64(0), room, n0, n1, k0, k1);
+                    tiles(m0, m1, n0, n1, k0, k1);
                 });
                 point_.restore(scope);
             });
         });
+        c_.out.stages.push_back(std::move(stage));
     }
 
 private:
+    // What is packed: its rows (for the columns' factor: columns) in panels of `width`.
+    struct Factor {
+        std::string name;
+        ExprId value = kNone;
+        std::vector<VarId> across, batch;  // batch variables it depends on
+        int64_t width = 1;
+        Sym span = 0;  // of the rows
+        bool constant = false, shared = false;
+        loop::BufferId panels = loop::BufferId::none;
+        bool whole() const { return constant || shared; }  // all panels exist before the first task
+    };
+    Factor factor(const char* which, ExprId e, const std::vector<VarId>& across, int64_t width, const Sym& span) const {
+        Factor f{.name = which, .value = e, .across = across, .batch = batch_of(e), .width = width, .span = span};
+        f.constant = packable(e, f.batch, span);
+        return f;
+    }
+    // Whether panels of the factor may hold more elements than the tensors it reads (windows, broadcasts).
+    bool expands(const Factor& f) const {
+        const Sym elements = extent(f.batch) * f.span * depth_;
+        const std::vector<TensorId> reads = c_.math.reads(f.value);
+        return std::none_of(reads.begin(), reads.end(),
+                            [&](TensorId t) { return (product(c_.math.tensors[t].shape) - elements).lower() >= 0; });
+    }
+    int64_t slack() const { return Packer::slack(lanes_); }
+    Packer packer(const Factor& f, int64_t most = 0) {
+        const bool row = &f == &b_factor_ && f.across.size() > 1;
+        return Packer(c_, point_, f.value, f.across, k_.k, f.width, lanes_, type_,
+                      row && most ? b_.scratch(name_ + "_row" + std::to_string(most), type_, b_.i64(most + 2 * lanes_))
+                                  : loop::BufferId::none);
+    }
     Sym extent(const std::vector<VarId>& vs) const {
         Sym n = 1;
         for (VarId v : vs) n = n * c_.math.vars[v].extent;
@@ -93,7 +129,7 @@ private:
     // columns are shared out among threads; otherwise equal tasks at least.
     Sym tile_columns() const {
         const Sym nr(nr_), most(plan_.nt);
-        if (a_constant_) {
+        if (a_.whole()) {
             const int64_t pieces = rows_.lower() >= 96 ? 8 : 4;
             return max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
         }
@@ -115,310 +151,64 @@ private:
         return std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return c_.tile.kernel.constant[t]; });
     }
 
-    // Binds the variables of a flattened index.
-    void decode(const std::vector<VarId>& vs, LExpr flat) {
-        for (size_t i = vs.size(); i-- > 0;) {
-            if (i == 0) {
-                point_.bind(vs[0], flat);
-                return;
-            }
-            const LExpr n = point_.sym(c_.math.vars[vs[i]].extent);
-            point_.bind(vs[i], b_.let(c_.math.vars[vs[i]].name, loop::mod(flat, n)));
-            flat = b_.let("outer", loop::floordiv(flat, n));
-        }
-    }
+    void decode(const std::vector<VarId>& vs, LExpr flat) { cpu::decode(c_, point_, vs, flat); }
     LExpr flatten(const std::vector<VarId>& vs) {
         LExpr r = b_.i64(0);
         for (VarId v : vs) r = r * point_.sym(c_.math.vars[v].extent) + point_.variable(v);
         return r;
     }
 
-    loop::BufferId panels(const char* which, ExprId e, bool constant, const std::vector<VarId>& batch, const Sym& span,
-                          int64_t tile) {
-        if (!constant) return b_.scratch(name_ + "_" + which, type_, b_.i64(tile * plan_.kc));
-        const Sym elements = extent(batch) * span * max(depth_, 1);
-        c_.out.packs.push_back({name_ + "_pack_" + which, 0, elements, type_, c_.math.reads(e)});
-        const loop::BufferId buffer =
-            b_.param(name_ + "_" + which, type_, static_cast<uint32_t>(c_.out.arguments.size()));
-        c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
-        return buffer;
-    }
-
-    // A function that packs one panel a task.
-    void pack_function(loop::BufferId buffer, bool a) {
-        Pack* pack = nullptr;
-        for (Pack& p : c_.out.packs)
-            if (p.function == name_ + (a ? "_pack_a" : "_pack_b")) pack = &p;
-        const int64_t width = a ? mr_ : nr_;
-        const Sym span = a ? rows_ : columns_, count = ceil_div(span, width);
-        const auto& batch = a ? a_batch_ : b_batch_;
-        pack->tasks = extent(batch) * count;
-        if (!a && k_.n.size() > 1) row_buffer_ = b_.scratch(name_ + "_pack_row", type_, b_.i64(nr_ + 2 * lanes_));
-        b_.function(pack->function, [&] {
+    void panels(Factor& f, int64_t tile) {
+        if (!f.whole()) {
+            const int64_t room = (tile + f.width - 1) / f.width * f.width * (plan_.kc + slack());
+            f.panels = b_.scratch(name_ + "_" + f.name, type_, b_.i64(room));
+            return;
+        }
+        const Sym count = ceil_div(f.span, f.width), elements = extent(f.batch) * count * room_of_depth() * f.width;
+        Stage stage{.function = name_ + "_pack_" + f.name,
+                    .tasks = extent(f.batch) * count,
+                    .points = extent(f.batch) * f.span * depth_};
+        f.panels = b_.param(name_ + "_" + f.name, type_, static_cast<uint32_t>(c_.out.arguments.size()));
+        if (f.constant) {
+            c_.out.packs.push_back({stage.function, stage.tasks, elements, type_, c_.math.reads(f.value)});
+            c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
+        } else {
+            c_.out.shared.push_back({elements, type_});
+            c_.out.arguments.push_back({.kind = Argument::Kind::Shared, .packed = c_.out.shared.size() - 1});
+            c_.out.stages.push_back(stage);
+        }
+        Packer p = packer(f, f.width);
+        b_.function(stage.function, [&] {
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 const LExpr panel = b_.let("panel", loop::mod(task, point_.sym(count)));
-                decode(batch, b_.let("batch", loop::floordiv(task, point_.sym(count))));
-                const LExpr first = b_.let("first", panel * width);
-                const LExpr end = b_.let("end", loop::min(first + width, point_.sym(span)));
-                const LExpr depth = point_.sym(depth_);
-                const LExpr base = b_.let("base", task * depth * width);
-                if (a)
-                    pack_a(buffer, base, depth, first, end, b_.i64(0), depth);
-                else
-                    pack_b(buffer, base, depth, first, end, b_.i64(0), depth);
+                decode(f.batch, b_.let("batch", loop::floordiv(task, point_.sym(count))));
+                const LExpr first = b_.let("first", panel * f.width);
+                const LExpr end = b_.let("end", loop::min(first + f.width, point_.sym(f.span)));
+                const LExpr room = point_.sym(room_of_depth());
+                p.pack(f.panels, b_.let("base", task * room * f.width), room, first, end, b_.i64(0),
+                       point_.sym(depth_));
                 point_.restore(scope);
             });
         });
     }
-
-    // Stride in elements of e along v when everything e reads is contiguous or constant along it.
-    bool unit_stride(ExprId e, VarId v) {
-        std::vector<bool> seen(c_.math.expr_count());
-        std::vector<ExprId> stack{e};
-        bool unit = true, any = false;
-        while (!stack.empty()) {
-            const ExprId x = stack.back();
-            stack.pop_back();
-            if (seen[x]) continue;
-            seen[x] = true;
-            const math::Expr& n = c_.math.expr(x);
-            if (n.kind == ExprKind::Load) {
-                Sym stride = 0;
-                for (size_t d = 0; d < c_.math.tensors[n.ref].shape.size(); ++d) {
-                    const auto f = affine(c_.math, n.args[d]);
-                    if (!f) return false;
-                    stride = stride + f->coefficient(v) * c_.storage[n.ref].strides[d];
-                }
-                if (stride.is(1))
-                    any = true;
-                else if (!stride.is(0))
-                    unit = false;
-            }
-            for (ExprId a : n.args) stack.push_back(a);
-        }
-        return unit && any;
-    }
-    // A factor on its way into a panel. Subnormal numbers become zero there: each one in a register tile costs the
-    // processor a microcode assist (trained weights are full of them), and all they add is below 2^-126 times the other
-    // factor.
-    LExpr value(ExprId e) {
-        const LExpr v = loop::cast(point_.eval(e, 0), type_);
-        if (!is_float(type_)) return v;
-        const double smallest_normal = type_ == DType::F64 ? 0x1p-1022 : 0x1p-126;
-        const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v),
-                                    loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
-        return loop::select(tiny, loop::broadcast(b_.literal(type_, 0), v.type().lanes), v);
-    }
-
-    // dst[base + (panel*panel_depth + k - k0)*mr + r] = A(row, k), zero where row >= end.
-    void pack_a(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0, LExpr k1) {
-        const LExpr count = loop::ceildiv(end - first, mr_);
-        b_.loop("panel", b_.i64(0), count, 1, [&](LExpr panel) {
-            const LExpr at = b_.let("at", base + panel * panel_depth * mr_);
-            const LExpr row0 = b_.let("row0", first + panel * mr_);
-            if (k_.m.size() == 1 && mr_ > 1 && unit_stride(k_.a, k_.m[0]) && !unit_stride(k_.a, k_.k.back())) {
-                pack_rows_on_lanes(dst, at, row0, end, k0, k1);
-                return;
-            }
-            b_.loop("r", 0, b_.i64(mr_), 1, [&](LExpr r) {
-                const LExpr row = b_.let("row", row0 + r);
-                b_.if_(
-                    loop::lt(row, end),
-                    [&] {
-                        const Point::Scope scope = point_.save();
-                        decode(k_.m, row);
-                        if (k_.k.size() == 1 && unit_stride(k_.a, k_.k[0])) {
-                            const auto step = [&](LExpr k, LExpr mask) {
-                                const Point::Scope inner = point_.save();
-                                point_.set_lanes(k_.k[0], lanes_, 1, mask);
-                                point_.bind(k_.k[0], k);
-                                b_.store_strided(dst, at + (k - k0) * mr_ + r, mr_, point_.broadcast(value(k_.a)),
-                                                 mask);
-                                point_.restore(inner);
-                            };
-                            const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
-                            b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
-                            b_.loop("k", main, k1, lanes_,
-                                    [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
-                        } else {
-                            b_.loop("k", k0, k1, 1, [&](LExpr k) {
-                                const Point::Scope inner = point_.save();
-                                point_.set_lanes(kNone, 1, 1, {});
-                                decode(k_.k, k);
-                                b_.store(dst, at + (k - k0) * mr_ + r, value(k_.a));
-                                point_.restore(inner);
-                            });
-                        }
-                        point_.restore(scope);
-                    },
-                    [&] {
-                        b_.loop("k", k0, k1, 1,
-                                [&](LExpr k) { b_.store(dst, at + (k - k0) * mr_ + r, b_.literal(type_, 0)); });
-                    });
-            });
-        });
-    }
-    void pack_rows_on_lanes(loop::BufferId dst, LExpr at, LExpr row0, LExpr end, LExpr k0, LExpr k1) {
-        b_.loop("k", k0, k1, 1, [&](LExpr k) {
-            for (int64_t r = 0; r < mr_; r += lanes_) {
-                const Point::Scope scope = point_.save();
-                const LExpr mask = loop::first_lanes(loop::min(end - row0, b_.i64(mr_)) - r, lanes_);
-                point_.set_lanes(k_.m[0], lanes_, 1, mask);
-                point_.bind(k_.m[0], row0 + r);
-                decode(k_.k, k);
-                const LExpr v =
-                    loop::select(mask, point_.broadcast(value(k_.a)), loop::broadcast(b_.literal(type_, 0), lanes_));
-                const LExpr keep = loop::first_lanes(b_.i64(mr_ - r), lanes_);
-                b_.store(dst, at + (k - k0) * mr_ + r, v, mr_ - r >= lanes_ ? LExpr{} : keep);
-                point_.restore(scope);
-            }
-        });
-    }
-
-    // dst[base + (panel*panel_depth + k - k0)*nr + j] = B(k, column), zero where column >= end.
-    void pack_b(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0, LExpr k1) {
-        const LExpr zero = loop::broadcast(b_.literal(type_, 0), lanes_);
-        // One column variable that is contiguous along the depth alone: lanes run along the depth.
-        if (k_.n.size() == 1 && k_.k.size() == 1 && !unit_stride(k_.b, k_.n[0]) && unit_stride(k_.b, k_.k[0])) {
-            pack_columns_along_depth(dst, base, panel_depth, first, end, k0, k1);
-            return;
-        }
-        std::optional<Range> lines;  // of the columns of several variables: runs of the innermost one
-        if (k_.n.size() > 1) {
-            const LExpr n = point_.sym(c_.math.vars[k_.n.back()].extent);
-            lines = {b_.let("line0", loop::floordiv(first, n)), b_.let("line1", loop::floordiv(end - 1, n) + 1)};
-        }
-        b_.loop("k", k0, k1, 1, [&](LExpr k) {
-            const Point::Scope scope = point_.save();
-            decode(k_.k, k);
-            const LExpr at = b_.let("at", base + (k - k0) * nr_);
-            const LExpr full = b_.let("full", loop::floordiv(end - first, nr_));
-            const LExpr count = loop::ceildiv(end - first, nr_);
-            if (lines) row_of(*lines, first, end);
-            const auto vector = [&](LExpr panel, int64_t v, bool masked) {
-                const LExpr j = first + panel * nr_ + v * lanes_;
-                const LExpr mask = masked ? loop::first_lanes(end - j, lanes_) : LExpr{};
-                LExpr x;
-                if (k_.n.size() > 1) {
-                    x = b_.load(row_buffer_, j - first, lanes_, mask);
-                } else {
-                    const Point::Scope inner = point_.save();
-                    point_.set_lanes(k_.n[0], lanes_, 1, mask);
-                    point_.bind(k_.n[0], j);
-                    x = point_.broadcast(value(k_.b));
-                    point_.restore(inner);
-                }
-                if (masked) x = loop::select(mask, x, zero);
-                b_.store(dst, at + panel * panel_depth * nr_ + v * lanes_, x);
-            };
-            b_.loop("panel", b_.i64(0), full, 1, [&](LExpr panel) {
-                for (int64_t v = 0; v < plan_.nv; ++v) vector(panel, v, false);
-            });
-            b_.loop("panel", full, count, 1, [&](LExpr panel) {
-                for (int64_t v = 0; v < plan_.nv; ++v) vector(panel, v, true);
-            });
-            point_.restore(scope);
-        });
-    }
-    void pack_columns_along_depth(loop::BufferId dst, LExpr base, LExpr panel_depth, LExpr first, LExpr end, LExpr k0,
-                                  LExpr k1) {
-        const LExpr count = loop::ceildiv(end - first, nr_);
-        b_.loop("panel", b_.i64(0), count, 1, [&](LExpr panel) {
-            const LExpr at = b_.let("at", base + panel * panel_depth * nr_);
-            b_.loop("j", 0, b_.i64(nr_), 1, [&](LExpr j) {
-                const LExpr column = b_.let("column", first + panel * nr_ + j);
-                const auto step = [&](LExpr k, LExpr mask) {
-                    const Point::Scope inner = point_.save();
-                    point_.set_lanes(k_.k[0], lanes_, 1, mask);
-                    point_.bind(k_.k[0], k);
-                    b_.store_strided(dst, at + (k - k0) * nr_ + j, nr_, point_.broadcast(value(k_.b)), mask);
-                    point_.restore(inner);
-                };
-                b_.if_(
-                    loop::lt(column, end),
-                    [&] {
-                        const Point::Scope scope = point_.save();
-                        point_.bind(k_.n[0], column);
-                        const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
-                        b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
-                        b_.loop("k", main, k1, lanes_, [&](LExpr k) { step(k, loop::first_lanes(k1 - k, lanes_)); });
-                        point_.restore(scope);
-                    },
-                    [&] {
-                        b_.loop("k", k0, k1, 1,
-                                [&](LExpr k) { b_.store(dst, at + (k - k0) * nr_ + j, b_.literal(type_, 0)); });
-                    });
-            });
-        });
-    }
-    // row[j - first] = B(k, j) for columns of several variables: runs along the innermost one at a time. A run may
-    // write past its end; the next one puts that right, and the buffer has room behind the last.
-    void row_of(const Range& lines, LExpr first, LExpr end) {
-        const VarId inner = k_.n.back();
-        const std::vector<VarId> outer(k_.n.begin(), k_.n.end() - 1);
-        const LExpr n = point_.sym(c_.math.vars[inner].extent);
-        b_.loop("line", lines.begin, lines.end, 1, [&](LExpr line) {
-            const Point::Scope scope = point_.save();
-            decode(outer, line);
-            const LExpr start = b_.let("start", line * n);
-            const LExpr from = b_.let("from", loop::max(first - start, b_.i64(0)));
-            const LExpr to = b_.let("to", loop::min(end - start, n));
-            const auto step = [&](LExpr j, LExpr mask) {
-                const Point::Scope s = point_.save();
-                point_.set_lanes(inner, lanes_, 1, mask);
-                point_.bind(inner, j);
-                b_.store(row_buffer_, start + j - first, point_.broadcast(value(k_.b)));
-                point_.restore(s);
-            };
-            const auto tested = [&](LExpr begin, LExpr end) {
-                const LExpr main = b_.let("main", begin + loop::floordiv(end - begin, lanes_) * lanes_);
-                b_.loop("j", begin, main, lanes_, [&](LExpr j) { step(j, {}); });
-                b_.loop("j", main, end, lanes_, [&](LExpr j) { step(j, loop::first_lanes(end - j, lanes_)); });
-            };
-            const Interior in = interior(c_, point_, inner, {}, {k_.b});
-            if (in.lanes || in.whole) {
-                // Where no access leaves its tensor, nothing is tested.
-                LExpr begin = from, end = to;
-                if (in.lanes) {
-                    begin = b_.let("begin", loop::min(loop::max(in.lanes->begin, from), to));
-                    end = b_.let("end", loop::max(loop::min(in.lanes->end, to), begin));
-                }
-                const LExpr rest = b_.let("rest", begin + loop::floordiv(end - begin, lanes_) * lanes_);
-                const auto inside = [&] {
-                    tested(from, begin);
-                    point_.set_interior(true);
-                    point_.set_whole_inside(static_cast<bool>(in.whole));
-                    b_.loop("j", begin, rest, lanes_, [&](LExpr j) { step(j, {}); });
-                    point_.set_interior(false);
-                    point_.set_whole_inside(false);
-                    tested(rest, to);
-                };
-                if (in.whole)
-                    b_.if_(in.whole, inside, [&] { tested(from, to); });
-                else
-                    inside();
-            } else {
-                tested(from, to);
-            }
-            point_.restore(scope);
-        });
-    }
+    // Positions of depth of a panel that holds all of it.
+    Sym room_of_depth() const { return max(depth_, 1) + Sym(slack()); }
 
     // Where the panel of the tile's first row (column) starts, and how far panels are apart.
-    LExpr panel_base(bool constant, const std::vector<VarId>& batch, const Sym& span, int64_t width, LExpr first,
-                     LExpr k0) {
-        if (!constant) return b_.i64(0);
-        const LExpr depth = point_.sym(depth_);
-        const LExpr panel = flatten(batch) * point_.sym(ceil_div(span, width)) + loop::floordiv(first, width);
-        return b_.let("panels", (panel * depth + k0) * width);
+    LExpr panel_base(const Factor& f, LExpr first, LExpr k0) {
+        if (!f.whole()) return b_.i64(0);
+        const LExpr panel = flatten(f.batch) * point_.sym(ceil_div(f.span, f.width)) + loop::floordiv(first, f.width);
+        return b_.let("panels", (panel * point_.sym(room_of_depth()) + k0) * f.width);
     }
 
-    void tiles(loop::BufferId a, loop::BufferId b, LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1) {
-        const LExpr a_base = panel_base(a_constant_, a_batch_, rows_, mr_, m0, k0);
-        const LExpr b_base = panel_base(b_constant_, b_batch_, columns_, nr_, n0, k0);
-        const LExpr a_depth = a_constant_ ? point_.sym(depth_) : b_.i64(plan_.kc);
-        const LExpr b_depth = b_constant_ ? point_.sym(depth_) : b_.i64(plan_.kc);
+    void tiles(LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1) {
+        const loop::BufferId a = a_.panels, b = b_factor_.panels;
+        const LExpr a_base = panel_base(a_, m0, k0), b_base = panel_base(b_factor_, n0, k0);
+        const auto room = [&](const Factor& f) {
+            return f.whole() ? point_.sym(room_of_depth()) : b_.i64(plan_.kc + slack());
+        };
+        const LExpr a_depth = room(a_), b_depth = room(b_factor_);
         const LExpr last = b_.let("last", loop::ge(k1, point_.sym(depth_)));
         b_.loop("j", n0, n1, nr_, [&](LExpr j) {
             const LExpr bp = b_.let("bp", b_base + loop::floordiv(j - n0, nr_) * b_depth * nr_);
@@ -576,17 +366,17 @@ private:
     int64_t nr_, mr_;
     DType type_;
     Sym rows_, columns_, depth_, nt_ = 0;
-    std::vector<VarId> a_batch_, b_batch_;
-    bool a_constant_ = false, b_constant_ = false, one_block_ = false;
+    Factor a_, b_factor_;
+    bool one_block_ = false;
     bool direct_ = false;  // full register tiles are finished from registers
     struct {
         LExpr row, column, is;
     } whole_;  // of the register tile at hand, where direct_: where it stands, and whether it is full
     int64_t c_stride_ = 0;
-    loop::BufferId c_buffer_ = loop::BufferId::none, row_buffer_ = loop::BufferId::none;
+    loop::BufferId c_buffer_ = loop::BufferId::none;
 };
 }  // namespace
 
-void lower_contraction(Context& c, size_t nest) { ContractLowering(c, nest).run(c.out.stages[nest]); }
+void lower_contraction(Context& c, size_t nest, Stage stage) { ContractLowering(c, nest).run(std::move(stage)); }
 
 }  // namespace opwright::target::cpu

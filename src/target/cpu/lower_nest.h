@@ -39,8 +39,9 @@ math::Sym task_count(const tile::Nest& nest, const math::Program& p);
 void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges,
                    const std::function<void()>& body);
 
-void lower_nest(Context& c, size_t nest);
-void lower_contraction(Context& c, size_t nest);
+// Appends the nest's functions, and `stage` behind those that it needs.
+void lower_nest(Context& c, size_t nest, Stage stage);
+void lower_contraction(Context& c, size_t nest, Stage stage);
 
 // Row-major strides of a shape in elements.
 std::vector<math::Sym> dense_strides(const std::vector<math::Sym>& shape);

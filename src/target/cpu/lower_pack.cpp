@@ -1,0 +1,330 @@
+#include "target/cpu/lower_pack.h"
+
+#include <algorithm>
+
+namespace opwright::target::cpu {
+using namespace math;
+using LExpr = loop::Expr;
+
+void decode(Context& c, Point& point, const std::vector<VarId>& vars, LExpr flat) {
+    for (size_t i = vars.size(); i-- > 0;) {
+        if (i == 0) {
+            point.bind(vars[0], flat);
+            return;
+        }
+        const LExpr n = point.sym(c.math.vars[vars[i]].extent);
+        point.bind(vars[i], c.b.let(c.math.vars[vars[i]].name, loop::mod(flat, n)));
+        flat = c.b.let("outer", loop::floordiv(flat, n));
+    }
+}
+
+namespace {
+constexpr int64_t kLargestStep = 4;  // between lanes, of a load that shuffles pick apart
+
+// Columns of a square of vectors: the lanes of the i-th result are the i-th lanes of all. Blocks of 4, 2, 1 lanes
+// change places between vectors that lie as far apart.
+std::vector<LExpr> transposed(loop::Builder& b, std::vector<LExpr> v) {
+    const int n = static_cast<int>(v.size());
+    for (int far = n / 2; far > 0; far /= 2) {
+        std::vector<int> low, high;
+        for (int l = 0; l < n; ++l) {
+            low.push_back(l & far ? n + (l ^ far) : l);
+            high.push_back(l & far ? n + l : l | far);
+        }
+        for (int i = 0; i < n; ++i) {
+            if (i & far) continue;
+            const auto x = static_cast<size_t>(i), y = static_cast<size_t>(i | far);
+            const LExpr upper = b.let("t", loop::permute_lanes(v[x], v[y], low));
+            v[y] = b.let("t", loop::permute_lanes(v[x], v[y], high));
+            v[x] = upper;
+        }
+    }
+    return v;
+}
+}  // namespace
+
+Packer::Packer(Context& c, Point& point, ExprId factor, std::vector<VarId> across, std::vector<VarId> along,
+               int64_t width, int lanes, DType type, loop::BufferId row)
+    : c_(c),
+      b_(c.b),
+      point_(point),
+      factor_(factor),
+      across_(std::move(across)),
+      along_(std::move(along)),
+      width_(width),
+      lanes_(lanes),
+      type_(type),
+      row_(row) {}
+
+// Elements between neighbours along v in all that the factor reads; 0 for what does not depend on v. nullopt where
+// accesses differ, where one is not a number, and where nothing depends on v.
+std::optional<int64_t> Packer::step(VarId v) const {
+    std::optional<int64_t> r;
+    std::vector<bool> seen(c_.math.expr_count());
+    std::vector<ExprId> stack{factor_};
+    while (!stack.empty()) {
+        const ExprId x = stack.back();
+        stack.pop_back();
+        if (seen[x]) continue;
+        seen[x] = true;
+        const math::Expr& n = c_.math.expr(x);
+        if (n.kind == ExprKind::Load) {
+            Sym stride = 0;
+            for (size_t d = 0; d < c_.math.tensors[n.ref].shape.size(); ++d) {
+                const auto f = affine(c_.math, n.args[d]);
+                if (!f) return std::nullopt;
+                stride = stride + f->coefficient(v) * c_.storage[n.ref].strides[d];
+            }
+            if (!stride.is(0)) {
+                if (!stride.constant() || (r && *r != *stride.constant())) return std::nullopt;
+                r = stride.constant();
+            }
+        }
+        for (ExprId a : n.args) stack.push_back(a);
+    }
+    return r;
+}
+
+// Subnormal numbers become zero on the way into a panel: each one in a register tile costs the processor a microcode
+// assist (trained weights are full of them), and all they add is below 2^-126 times the other factor.
+LExpr Packer::value() {
+    const LExpr v = loop::cast(point_.eval(factor_, 0), type_);
+    if (!is_float(type_)) return v;
+    const double smallest_normal = type_ == DType::F64 ? 0x1p-1022 : 0x1p-126;
+    const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v),
+                                loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
+    return loop::select(tiny, loop::broadcast(b_.literal(type_, 0), v.type().lanes), v);
+}
+
+void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    const auto along = step(along_.back()), across = step(across_.back());
+    const bool can_along = along && *along >= 1 && *along <= kLargestStep;
+    const bool can_across = across_.size() == 1 || row_ != loop::BufferId::none;
+    const auto by_depth = [&] { along_depth(dst, base, stride, first, end, k0, k1); };
+    const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1); };
+    if (!can_along && can_across && (across || row_ != loop::BufferId::none)) return by_rows();
+    if (!can_along) return one_by_one(dst, base, stride, first, end, k0, k1);
+    if (!can_across || across != 1) return by_depth();
+    // Both are contiguous, as in the windows of a convolution: the longer run wins.
+    const Sym &run = c_.math.vars[along_.back()].extent, &row = c_.math.vars[across_.back()].extent;
+    if ((row - run).lower() >= 0 || run.upper() <= lanes_ || across_.size() == 1) return by_rows();
+    if ((run - row).lower() > 0 || row.upper() <= lanes_) return by_depth();
+    b_.if_(loop::gt(point_.sym(run), point_.sym(row)), by_depth, by_rows);
+}
+
+// The depths [k0, k1) as runs of the innermost variable: body gets the depth that a run of it starts at, and the part
+// of the run that is wanted; all variables but the innermost are bound.
+void Packer::each_line(LExpr k0, LExpr k1, const std::function<void(LExpr, LExpr, LExpr)>& body) {
+    if (along_.size() == 1) return body(b_.i64(0), k0, k1);
+    const std::vector<VarId> outer(along_.begin(), along_.end() - 1);
+    const LExpr n = point_.sym(c_.math.vars[along_.back()].extent);
+    const LExpr line0 = b_.let("line0", loop::floordiv(k0, n)), line1 = b_.let("line1", loop::floordiv(k1 - 1, n) + 1);
+    b_.loop("line", line0, loop::select(loop::lt(k0, k1), line1, line0), 1, [&](LExpr line) {
+        const Point::Scope scope = point_.save();
+        decode(c_, point_, outer, line);
+        const LExpr start = b_.let("start", line * n);
+        body(start, b_.let("from", loop::max(k0 - start, b_.i64(0))), b_.let("to", loop::min(k1 - start, n)));
+        point_.restore(scope);
+    });
+}
+void Packer::each_depth(LExpr k0, LExpr k1, const std::function<void(LExpr)>& body) {
+    each_line(k0, k1, [&](LExpr start, LExpr from, LExpr to) {
+        b_.loop("k", from, to, 1, [&](LExpr k) {
+            const Point::Scope scope = point_.save();
+            point_.bind(along_.back(), k);
+            body(start + k);
+            point_.restore(scope);
+        });
+    });
+}
+
+// Lanes along the depth: squares of as many rows as lanes are loaded, transposed in registers and stored. A square may
+// be written past its end; the next one puts that right, and a panel has room behind its last.
+void Packer::along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    const VarId inner = along_.back();
+    b_.loop("panel", b_.i64(0), loop::ceildiv(end - first, width_), 1, [&](LExpr panel) {
+        const Point::Scope outside = point_.save();
+        const LExpr at = b_.let("at", base + panel * stride * width_);
+        std::vector<std::vector<LExpr>> rows;
+        for (int64_t r = 0; r < width_; ++r) {
+            decode(c_, point_, across_, b_.let("row", loop::min(first + panel * width_ + r, end - 1)));
+            rows.emplace_back();
+            for (VarId v : across_) rows.back().push_back(point_.variable(v));
+        }
+        each_line(k0, k1, [&](LExpr start, LExpr from, LExpr to) {
+            // What lies inside its tensor for all rows runs without tests.
+            const Point::Scope scope = point_.save();
+            Interior all;
+            for (const auto& row : rows) {
+                for (size_t v = 0; v < across_.size(); ++v) point_.bind(across_[v], row[v]);
+                const Interior in = interior(c_, point_, inner, {}, {factor_});
+                if (in.lanes)
+                    all.lanes = all.lanes ? Range{loop::max(all.lanes->begin, in.lanes->begin),
+                                                  loop::min(all.lanes->end, in.lanes->end)}
+                                          : *in.lanes;
+                all.whole = joint(all.whole, in.whole);
+                point_.restore(scope);
+            }
+            const bool bounded = all.lanes || all.whole;
+            LExpr begin = from, stop = to;
+            if (all.lanes) {
+                begin = loop::min(loop::max(all.lanes->begin, from), to);
+                stop = loop::min(all.lanes->end, to);
+            }
+            if (all.whole) begin = loop::select(all.whole, begin, to);
+            begin = b_.let("begin", begin);
+            const LExpr count = loop::max(stop - begin, b_.i64(0));
+            const LExpr rest = b_.let("rest", begin + loop::floordiv(count, lanes_) * lanes_);
+            const auto squares = [&](LExpr low, LExpr high, bool whole) {
+                b_.loop("k", low, high, lanes_, [&](LExpr k) {
+                    point_.set_interior(whole && bounded);
+                    point_.set_whole_inside(whole && all.whole);
+                    block(dst, at + (start + k - k0) * width_, rows, k,
+                          whole ? LExpr{} : loop::first_lanes(high - k, lanes_));
+                    point_.set_interior(false);
+                    point_.set_whole_inside(false);
+                });
+            };
+            if (bounded) squares(from, begin, false);
+            squares(begin, rest, true);
+            squares(rest, to, false);
+        });
+        point_.restore(outside);
+    });
+}
+void Packer::block(loop::BufferId dst, LExpr at, const std::vector<std::vector<LExpr>>& rows, LExpr position,
+                   LExpr mask) {
+    const Point::Scope scope = point_.save();
+    const auto lanes = static_cast<size_t>(lanes_);
+    std::vector<std::vector<LExpr>> columns;  // by group of rows: a vector for each depth
+    for (size_t r = 0; r < rows.size(); r += lanes) {
+        std::vector<LExpr> v;
+        for (size_t i = r; i < std::min(r + lanes, rows.size()); ++i) {
+            for (size_t a = 0; a < across_.size(); ++a) point_.bind(across_[a], rows[i][a]);
+            point_.set_lanes(along_.back(), lanes_, 1, mask);
+            point_.bind(along_.back(), position);
+            v.push_back(b_.let("v", point_.broadcast(value())));
+            point_.restore(scope);
+        }
+        v.resize(lanes, loop::broadcast(b_.literal(type_, 0), lanes_));
+        columns.push_back(transposed(b_, std::move(v)));
+    }
+    // Depth by depth: what a group that is not full writes beyond the row is overwritten by the next depth's.
+    for (size_t k = 0; k < lanes; ++k)
+        for (size_t g = 0; g < columns.size(); ++g)
+            b_.store(dst, at + static_cast<int64_t>(k) * width_ + static_cast<int64_t>(g * lanes), columns[g][k]);
+}
+
+// Lanes along the rows, position by position of the depth.
+void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    const bool several = across_.size() > 1;
+    std::optional<Range> lines;  // of rows of several variables: runs of the innermost one
+    if (several) {
+        const LExpr n = point_.sym(c_.math.vars[across_.back()].extent);
+        lines = {b_.let("line0", loop::floordiv(first, n)), b_.let("line1", loop::floordiv(end - 1, n) + 1)};
+    }
+    const int64_t vectors = (width_ + lanes_ - 1) / lanes_;
+    const LExpr full = b_.let("full", loop::floordiv(end - first, width_));
+    const LExpr count = b_.let("count", loop::ceildiv(end - first, width_));
+    each_depth(k0, k1, [&](LExpr k) {
+        point_.set_lanes(kNone, 1, 1, {});
+        const LExpr at = b_.let("at", base + (k - k0) * width_);
+        if (several) row_of(*lines, first, end);
+        const auto vector = [&](LExpr panel, int64_t v, bool masked) {
+            const LExpr j = first + panel * width_ + v * lanes_;
+            const bool partial = v * lanes_ + lanes_ > width_;
+            const LExpr rest = b_.i64(width_ - v * lanes_);  // of the panel
+            const LExpr valid = !masked ? rest : partial ? loop::min(end - j, rest) : end - j;
+            const LExpr mask = masked || partial ? loop::first_lanes(valid, lanes_) : LExpr{};
+            LExpr x;
+            if (several) {
+                x = b_.load(row_, j - first, lanes_, mask);
+            } else {
+                const Point::Scope inner = point_.save();
+                point_.set_lanes(across_[0], lanes_, 1, mask);
+                point_.bind(across_[0], j);
+                x = point_.broadcast(value());
+                point_.restore(inner);
+            }
+            if (mask) x = loop::select(mask, x, loop::broadcast(b_.literal(type_, 0), lanes_));
+            // What goes beyond the panel's width is overwritten by the next position of the depth.
+            b_.store(dst, at + panel * stride * width_ + v * lanes_, x);
+        };
+        b_.loop("panel", b_.i64(0), full, 1, [&](LExpr panel) {
+            for (int64_t v = 0; v < vectors; ++v) vector(panel, v, false);
+        });
+        b_.loop("panel", full, count, 1, [&](LExpr panel) {
+            for (int64_t v = 0; v < vectors; ++v) vector(panel, v, true);
+        });
+    });
+}
+
+void Packer::one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    b_.loop("panel", b_.i64(0), loop::ceildiv(end - first, width_), 1, [&](LExpr panel) {
+        const LExpr at = b_.let("at", base + panel * stride * width_);
+        b_.loop("r", 0, b_.i64(width_), 1, [&](LExpr r) {
+            const Point::Scope scope = point_.save();
+            decode(c_, point_, across_, b_.let("row", loop::min(first + panel * width_ + r, end - 1)));
+            each_depth(k0, k1, [&](LExpr k) {
+                point_.set_lanes(kNone, 1, 1, {});
+                b_.store(dst, at + (k - k0) * width_ + r, value());
+            });
+            point_.restore(scope);
+        });
+    });
+}
+
+// row[j - first] = the factor at row j, for rows of several variables: runs along the innermost one at a time. A run
+// may write past its end; the next one puts that right, and the buffer has room behind the last.
+void Packer::row_of(const Range& lines, LExpr first, LExpr end) {
+    const VarId inner = across_.back();
+    const std::vector<VarId> outer(across_.begin(), across_.end() - 1);
+    const LExpr n = point_.sym(c_.math.vars[inner].extent);
+    b_.loop("line", lines.begin, lines.end, 1, [&](LExpr line) {
+        const Point::Scope scope = point_.save();
+        decode(c_, point_, outer, line);
+        const LExpr start = b_.let("start", line * n);
+        const LExpr from = b_.let("from", loop::max(first - start, b_.i64(0)));
+        const LExpr to = b_.let("to", loop::min(end - start, n));
+        const auto step = [&](LExpr j, LExpr mask) {
+            const Point::Scope s = point_.save();
+            point_.set_lanes(inner, lanes_, 1, mask);
+            point_.bind(inner, j);
+            b_.store(row_, start + j - first, point_.broadcast(value()));
+            point_.restore(s);
+        };
+        const auto tested = [&](LExpr begin, LExpr end) {
+            const LExpr main = b_.let("main", begin + loop::floordiv(end - begin, lanes_) * lanes_);
+            b_.loop("j", begin, main, lanes_, [&](LExpr j) { step(j, {}); });
+            b_.loop("j", main, end, lanes_, [&](LExpr j) { step(j, loop::first_lanes(end - j, lanes_)); });
+        };
+        const Interior in = interior(c_, point_, inner, {}, {factor_});
+        if (in.lanes || in.whole) {
+            // Where no access leaves its tensor, nothing is tested.
+            LExpr begin = from, end = to;
+            if (in.lanes) {
+                begin = b_.let("begin", loop::min(loop::max(in.lanes->begin, from), to));
+                end = b_.let("end", loop::max(loop::min(in.lanes->end, to), begin));
+            }
+            const LExpr rest = b_.let("rest", begin + loop::floordiv(end - begin, lanes_) * lanes_);
+            const auto inside = [&] {
+                tested(from, begin);
+                point_.set_interior(true);
+                point_.set_whole_inside(static_cast<bool>(in.whole));
+                b_.loop("j", begin, rest, lanes_, [&](LExpr j) { step(j, {}); });
+                point_.set_interior(false);
+                point_.set_whole_inside(false);
+                tested(rest, to);
+            };
+            if (in.whole)
+                b_.if_(in.whole, inside, [&] { tested(from, to); });
+            else
+                inside();
+        } else {
+            tested(from, to);
+        }
+        point_.restore(scope);
+    });
+}
+
+}  // namespace opwright::target::cpu

@@ -1,0 +1,51 @@
+// Brings a factor of a packed contraction into panels. Internal to target/cpu.
+#pragma once
+#include "target/cpu/lower_nest.h"
+
+namespace opwright::target::cpu {
+
+// Binds the variables of a flattened index, outermost first.
+void decode(Context& c, Point& point, const std::vector<math::VarId>& vars, loop::Expr flat);
+
+// A panel holds `width` rows (or columns) of a factor, one position of the depth after another: the element of row r at
+// depth k lies at (k - k0) * width + r. Rows and depth are flattened index variables. A last panel that is not full
+// repeats the last row in place of those that are missing; what a register tile makes of them is not kept.
+class Packer {
+public:
+    // `row`: scratch memory for the widest [first, end) that pack() will be asked for and 2 * lanes elements more,
+    // where `across` has several variables; else none.
+    Packer(Context& c, Point& point, math::ExprId factor, std::vector<math::VarId> across,
+           std::vector<math::VarId> along, int64_t width, int lanes, DType type,
+           loop::BufferId row = loop::BufferId::none);
+
+    // Writing in whole vectors goes past the end of a panel: positions of depth that a panel has room for beyond its
+    // own.
+    static int64_t slack(int lanes) { return 2 * lanes; }
+    // Rows [first, end) at depths [k0, k1) into panels that start at dst[base], `stride` positions of depth apart.
+    void pack(loop::BufferId dst, loop::Expr base, loop::Expr stride, loop::Expr first, loop::Expr end, loop::Expr k0,
+              loop::Expr k1);
+
+private:
+    using LExpr = loop::Expr;
+    std::optional<int64_t> step(math::VarId v) const;
+    LExpr value();
+    void each_line(LExpr k0, LExpr k1, const std::function<void(LExpr start, LExpr from, LExpr to)>& body);
+    void each_depth(LExpr k0, LExpr k1, const std::function<void(LExpr k)>& body);
+    void along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
+    void block(loop::BufferId dst, LExpr at, const std::vector<std::vector<LExpr>>& rows, LExpr position, LExpr mask);
+    void across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
+    void one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
+    void row_of(const Range& lines, LExpr first, LExpr end);
+
+    Context& c_;
+    loop::Builder& b_;
+    Point& point_;
+    math::ExprId factor_;
+    std::vector<math::VarId> across_, along_;
+    int64_t width_;
+    int lanes_;
+    DType type_;
+    loop::BufferId row_;
+};
+
+}  // namespace opwright::target::cpu
