@@ -90,6 +90,29 @@ int lanes_for(const target::Machine& m, size_t bytes, const Sym& extent) {
     return lanes;
 }
 
+// Whether q is one reduction whose innermost variable takes every access from row to row, while the lanes lie side by
+// side in each row.
+constexpr int kRows = 8;
+bool across_rows(const Program& p, const Equation& q, const Body& body, const EquationPlan& plan) {
+    if (plan.lane_reduces || body.reduces.size() != 1 || body.arg_reduce || q.update != Update::Set) return false;
+    const Expr& r = p.expr(body.reduces[0]);
+    const VarId row = r.vars.back();
+    if (p.vars[row].extent.upper() <= 2 * kRows || q.vars.empty() || plan.lane != q.vars.back()) return false;
+    bool any = false;
+    for (ExprId e : body.loads) {
+        const Expr& x = p.expr(e);
+        const auto& shape = p.tensors[x.ref].shape;
+        const auto side = stride_along(p, shape, x.args.data(), plan.lane),
+                   down = stride_along(p, shape, x.args.data(), row);
+        if (x.outside != Outside::Error || !side || !down || !(side->is(0) || side->is(1))) return false;
+        if (side->is(1) && !down->is(0)) {
+            if (down->upper() <= 16) return false;
+            any = true;
+        }
+    }
+    return any;
+}
+
 EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q, const target::Machine& m,
                            bool chunked) {
     const Program& p = k.program;
@@ -122,10 +145,11 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     plan.lanes = lanes_for(m, body.widest, p.vars[plan.lane].extent);
     if (plan.lanes == 1) return {};
     plan.unroll = body.special > 1 || body.operations > 24 ? 1 : body.special == 1 || body.operations > 8 ? 2 : 4;
-    // Sums across rows walk memory in strides of a row: the more of each row they take at once, the better.
-    if (!plan.lane_reduces && body.reduces.size() == 1 && !body.arg_reduce && body.loads.size() == 1 &&
-        body.operations == 0 && m.vector_registers >= 16)
-        plan.unroll = 8;
+    // A reduction across rows reads the rows in order, some at a time, where all of it lies in one task.
+    if (chunked && across_rows(p, q, body, plan)) {
+        plan.rows = kRows;
+        plan.unroll = 1;
+    }
     while (plan.unroll > 1 && p.vars[plan.lane].extent.upper() < static_cast<int64_t>(plan.lanes) * plan.unroll)
         plan.unroll /= 2;
     return plan;
@@ -242,7 +266,9 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                 if (how.empty() || e.lanes > 1)
                     how = e.lane == kNone ? "scalar"
                                           : fmt::format("{} lanes along {}{}", e.lanes, p.vars[e.lane].name,
-                                                        e.lane_reduces ? " (folded)" : "");
+                                                        e.lane_reduces ? " (folded)"
+                                                        : e.rows       ? " across rows"
+                                                                       : "");
             if (flat && !folded && !heavy && nest.equations.size() == 1 && transposed(k, nest, plan))
                 how += ", in blocks";
             else if (flat) {
@@ -281,8 +307,9 @@ std::string print(const Schedule& s, const Kernel& k) {
             if (e.lane == kNone)
                 r += fmt::format("  {}: scalar\n", name);
             else
-                r += fmt::format("  {}: {} lanes along {}{}, unroll {}\n", name, e.lanes, k.program.vars[e.lane].name,
-                                 e.lane_reduces ? " (partial results folded at the end)" : "", e.unroll);
+                r += fmt::format("  {}: {} lanes along {}{}, unroll {}{}\n", name, e.lanes, k.program.vars[e.lane].name,
+                                 e.lane_reduces ? " (partial results folded at the end)" : "", e.unroll,
+                                 e.rows ? fmt::format(", {} rows at a time", e.rows) : "");
         }
     }
     return r;

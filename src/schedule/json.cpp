@@ -143,7 +143,7 @@ private:
     }
 
     Result<EquationPlan> equation(const ordered_json& j) {
-        OPW_CHECK(only(j, "an equation", {"value", "lane", "lanes", "unroll", "folded", "lane_first"}));
+        OPW_CHECK(only(j, "an equation", {"value", "lane", "lanes", "unroll", "folded", "lane_first", "rows"}));
         EquationPlan e;
         if (!j.contains("lane")) return e;
         OPW_TRY(e.lane, variable(j, "lane"));
@@ -151,6 +151,10 @@ private:
         OPW_TRY(const int64_t unroll, power(j, "unroll", 16));
         e.lanes = static_cast<int>(lanes);
         e.unroll = static_cast<int>(unroll);
+        if (j.contains("rows")) {
+            OPW_TRY(const int64_t rows, power(j, "rows", 16));
+            e.rows = static_cast<int>(rows);
+        }
         for (const char* flag : {"folded", "lane_first"})
             if (j.contains(flag) && !j[flag].is_boolean())
                 return wrong(fmt::format("\"{}\" must be true or false", flag));
@@ -184,6 +188,7 @@ std::string to_json(const Schedule& s, const Kernel& k) {
                 x["unroll"] = q.unroll;
                 if (q.lane_reduces) x["folded"] = true;
                 if (q.lane_first) x["lane_first"] = true;
+                if (q.rows) x["rows"] = q.rows;
             }
             j["equations"].push_back(std::move(x));
         }

@@ -17,6 +17,8 @@ struct EquationPlan {
     int lanes = 1;
     int unroll = 1;           // vectors side by side along the lane variable
     bool lane_first = false;  // the lane loop runs outside the serial ones: for blocks of a transposed read
+    int rows = 0;  // of a reduction across rows: so many positions of its innermost variable at a time, the lane loop
+                   // inside, partial results of the whole task in fast memory; 0: in registers
 };
 
 // Packed contraction: register tile mr x (nv * lanes), cache tile mt x nt, depth kc.

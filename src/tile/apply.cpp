@@ -106,6 +106,17 @@ private:
                                       {}, "Give every index of the grid the tile 1.");
                 continue;
             }
+            if (e.rows != 0) {
+                std::vector<ExprId> reduces;
+                std::vector<bool> seen(math_.expr_count());
+                reduces_in(q.rhs, reduces, seen);
+                if (e.rows < 0 || reduces.size() != 1 || is_arg(math_.expr(reduces[0]).reduce) ||
+                    q.update != Update::Set || e.lane != nest.grid.back() || !flat || rhs.kind == ExprKind::Scan)
+                    return Diagnostic(
+                        fmt::format("{} across rows: that wants one reduction over all points of a task, "
+                                    "with lanes along the innermost index of the grid.",
+                                    lane));
+            }
             const std::vector<VarId> free = q.update == Update::Set ? q.vars : schedule::independent_vars(math_, q);
             if (!has(free, e.lane) || (rhs.kind == ExprKind::Scan && rhs.vars[0] == e.lane))
                 return Diagnostic(
@@ -226,11 +237,48 @@ private:
         std::vector<ExprId> reduces;
         std::vector<bool> seen(math_.expr_count());
         reduces_in(q.rhs, reduces, seen);
+        if (plan.rows > 0) return across_rows(nest_plan, index, plan, reduces[0], out);
         for (ExprId r : reduces) reduction(r, plan, *at);
         const BufferId value = map(q.rhs, *at);
         at->push_back({.kind = q.update == Update::Set ? StmtKind::Store : StmtKind::ScatterReduce,
                        .a = value,
                        .equation = index});
+    }
+
+    // The reduction's loops outside that over lanes, partial results of the task's points in fast memory. Equations
+    // that follow each other and go over the same rows share the loops.
+    void across_rows(const NestPlan& nest, uint32_t index, const EquationPlan& plan, ExprId r, std::vector<Stmt>& out) {
+        const Expr x = math_.expr(r);
+        const BufferId acc = buffer(fresh("acc"), r, x.dtype, Memory::Scratch, {{lane_, nest.grid_tile.back()}});
+        const Stmt lanes{.kind = StmtKind::For, .var = lane_, .tile = tile_, .lane = true, .lanes = plan.lanes};
+        const Stmt fill{.kind = StmtKind::Fill, .dst = acc, .op = x.reduce, .lanes = plan.lanes};
+        const auto rows = [&](const Stmt& s) { return s.kind == StmtKind::For && s.var == x.vars[0] && !s.lane; };
+        const auto shared = std::find_if(out.begin(), out.end(), rows);
+        std::vector<Stmt>* at = nullptr;
+        if (shared != out.end() && shared_rows_ == std::pair{x.vars, plan.rows}) {
+            at = &out.insert(shared, fill)[1].body;
+            for (size_t v = 1; v < x.vars.size(); ++v) at = &at->front().body;
+            at = &at->front().body;
+        } else {
+            out.push_back(fill);
+            at = &out;
+            for (VarId v : x.vars) {
+                at->push_back({.kind = StmtKind::For, .var = v, .tile = v == x.vars.back() ? plan.rows : 1});
+                at = &at->back().body;
+            }
+            at->push_back(lanes);
+            at = &at->back().body;
+            shared_rows_ = {x.vars, plan.rows};
+        }
+        const BufferId term = map(x.args[0], *at);
+        const BufferId condition = x.args.size() > 1 ? map(x.args[1], *at) : kNoBuffer;
+        at->push_back({.kind = StmtKind::Accumulate, .dst = acc, .a = term, .b = condition, .op = x.reduce});
+        placed_.clear();
+        out.push_back(lanes);
+        at = &out.back().body;
+        at->push_back({.kind = StmtKind::Reduce, .dst = acc, .op = x.reduce});
+        const BufferId value = map(math_.equations[index].rhs, *at);
+        at->push_back({.kind = StmtKind::Store, .a = value, .equation = index});
     }
 
     void reduction(ExprId r, const EquationPlan& plan, std::vector<Stmt>& out) {
@@ -310,6 +358,7 @@ private:
     VarId lane_ = kNone;
     int64_t tile_ = 1;
     std::vector<ExprId> placed_;
+    std::pair<std::vector<VarId>, int> shared_rows_;  // of the loops that across_rows() made last
 };
 }  // namespace
 

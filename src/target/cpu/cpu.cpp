@@ -13,6 +13,7 @@
 #include "math/folded_reads.h"
 #include "runtime/thread_pool.h"
 #include "schedule/schedule.h"
+#include "schedule/siblings.h"
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
 #include "target/cpu/lower.h"
@@ -283,6 +284,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
     auto code = std::make_shared<Code>();
     const target::Machine machine{.vector_bytes = features.vector_bytes, .vector_registers = features.registers};
     code->kernel = schedule::form_kernel(*request.program, request.constant_inputs);
+    schedule::join_siblings(code->kernel);
     schedule::Schedule plan = schedule::default_cpu_schedule(code->kernel, machine);
     if (!o.schedule.empty()) {
         auto own = schedule::from_json(o.schedule, code->kernel);

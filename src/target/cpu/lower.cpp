@@ -144,10 +144,11 @@ private:
 
     void stmt(const Stmt& s) {
         switch (s.kind) {
-            case StmtKind::For: return s.lane ? lane_loop(s) : serial_loop(s);
+            case StmtKind::For: return s.lane ? lane_loop(s) : s.tile > 1 ? row_loop(s) : serial_loop(s);
             case StmtKind::Load:
             case StmtKind::Gather:
             case StmtKind::Map: {
+                if (rows_.count > 0) return;  // differs from row to row: accumulate() asks for it
                 const ExprId e = c_.tile.buffers[s.dst].value;
                 for (int u = 0; u < point_.positions(); ++u) point_.eval(e, u);
                 return;
@@ -193,6 +194,21 @@ private:
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
     }
 
+    // Several positions of the variable at a time: each lane loop inside goes over all of them.
+    void row_loop(const Stmt& s) {
+        const LExpr n = point_.sym(c_.math.vars[s.var].extent);
+        const LExpr main = b_.let("rows", loop::floordiv(n, s.tile) * s.tile);
+        const auto body = [&](LExpr i, int64_t count) {
+            const Point::Scope scope = point_.save();
+            rows_ = {s.var, i, count};
+            for (const Stmt& x : s.body) stmt(x);
+            rows_ = {};
+            point_.restore(scope);
+        };
+        b_.loop(c_.math.vars[s.var].name, b_.i64(0), main, s.tile, [&](LExpr i) { body(i, s.tile); });
+        b_.loop(c_.math.vars[s.var].name, main, n, 1, [&](LExpr i) { body(i, 1); });
+    }
+
     // Of the accesses in the body of a loop over lanes, inner loops included.
     Interior interior_of(const Stmt& lane) {
         std::vector<VarId> inner;
@@ -216,8 +232,10 @@ private:
         const std::string& name = c_.math.vars[s.var].name;
         const Sym& extent = c_.math.vars[s.var].extent;
         const bool ranged = ranges_.count(s.var) > 0;
+        const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
         const auto body = [&](LExpr i, int positions, LExpr mask) {
             point_.set_lanes(s.var, lanes, positions, mask);
+            point_.set_aligned(aligned);
             point_.bind(s.var, i);
             for (const Stmt& x : s.body) stmt(x);
             point_.restore(scope);
@@ -278,6 +296,14 @@ private:
                 main();
             }
         }
+        // What is left of a row is more than a mask's worth: whole vectors by themselves.
+        const bool singles = unroll > 1 && !ranged;
+        if (singles) {
+            const LExpr from = main_end;
+            main_end = b_.let("vectors_end", r.begin + loop::floordiv(r.end - r.begin, lanes) * lanes);
+            b_.loop(name, from, main_end, lanes, [&](LExpr i) { body(i, 1, {}); });
+            if (extent.multiple_of(lanes)) return;
+        }
         if (extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
         masked(main_end, r.end);
     }
@@ -306,6 +332,15 @@ private:
         const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
         const bool arg = is_arg(e.reduce);
         const DType t = compute_type(arg ? c_.math.expr(e.args[0]).dtype : e.dtype);
+        if (c_.tile.buffers[s.dst].memory == tile::Memory::Scratch) {
+            const tile::Extent& box = c_.tile.buffers[s.dst].box[0];
+            const Range r = range_of(box.var);
+            const loop::BufferId memory = b_.scratch(c_.tile.buffers[s.dst].name, t, b_.i64(box.size + s.lanes));
+            memory_[s.dst] = {memory, r.begin};
+            const LExpr zero = loop::broadcast(identity_of(b_, e.reduce, t), s.lanes);
+            b_.loop("i", b_.i64(0), r.end - r.begin, s.lanes, [&](LExpr i) { b_.store(memory, i, zero); });
+            return;
+        }
         // Partial results on lanes exist before the lane loop is entered; otherwise there is one for each position.
         const bool folds = folded(s.dst);
         const int lanes = folds ? s.lanes : point_.lanes();
@@ -326,7 +361,36 @@ private:
                            });
     }
 
+    // Into partial results in memory, all rows of the loop around. Lanes past the end have room of their own.
+    void accumulate_rows(const Stmt& s) {
+        const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
+        const auto& [memory, origin] = memory_.at(s.dst);
+        for (int u = 0; u < point_.positions(); ++u) {
+            const LExpr at =
+                b_.let("at", point_.variable(point_.lane()) - origin + static_cast<int64_t>(u) * point_.lanes());
+            LExpr acc = b_.let("acc", b_.load(memory, at, point_.lanes()));
+            for (int64_t r = 0; r < rows_.count; ++r) {
+                const Point::Scope scope = point_.save();
+                point_.bind(rows_.var, rows_.first + r);
+                const LExpr old = acc;
+                const math::Expr& term = c_.math.expr(e.args[0]);
+                if (e.reduce == ReduceOp::Sum && term.kind == ExprKind::Call && term.fn == Fn::Mul &&
+                    is_float(e.dtype)) {
+                    const LExpr x = point_.broadcast(point_.eval(term.args[0], u));
+                    acc = loop::mul_add(x, point_.broadcast(point_.eval(term.args[1], u)), acc);
+                } else {
+                    acc = loop::binary(combine_fn(e.reduce), acc, point_.broadcast(point_.eval(e.args[0], u)));
+                }
+                if (e.args.size() > 1) acc = loop::select(point_.broadcast(point_.eval(e.args[1], u)), acc, old);
+                acc = b_.let("acc", acc);
+                point_.restore(scope);
+            }
+            b_.store(memory, at, acc);
+        }
+    }
+
     void accumulate(const Stmt& s) {
+        if (memory_.count(s.dst)) return accumulate_rows(s);
         Accumulator& a = accumulators_.at(s.dst);
         const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
         for (int u = 0; u < point_.positions(); ++u) {
@@ -387,6 +451,14 @@ private:
     }
 
     void reduce(const Stmt& s) {
+        if (const auto m = memory_.find(s.dst); m != memory_.end()) {
+            const LExpr at = point_.variable(point_.lane()) - m->second.second;
+            for (int u = 0; u < point_.positions(); ++u)
+                point_.set_value(c_.tile.buffers[s.dst].value, u,
+                                 b_.let("total", b_.load(m->second.first, at + static_cast<int64_t>(u) * point_.lanes(),
+                                                         point_.lanes())));
+            return;
+        }
         Accumulator& a = accumulators_.at(s.dst);
         const ExprId id = c_.tile.buffers[s.dst].value;
         const math::Expr& e = c_.math.expr(id);
@@ -444,6 +516,12 @@ private:
     std::map<VarId, Range> ranges_;
     std::vector<TensorId> locals_;
     std::map<tile::BufferId, Accumulator> accumulators_;
+    std::map<tile::BufferId, std::pair<loop::BufferId, LExpr>> memory_;  // partial results, and the index of the first
+    struct {
+        VarId var = kNone;
+        LExpr first;
+        int64_t count = 0;
+    } rows_;  // of the loop around that takes several
 };
 
 // Scalar operations of a nest, roughly: the points of its equations, reductions included.

@@ -356,6 +356,8 @@ Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int
 LExpr Point::load(ExprId e, int position) {
     const Expr& x = p_.expr(e);
     const TensorInfo& t = p_.tensors[x.ref];
+    if (lanes_ > 1 && !mask_ && aligned_)
+        if (const auto v = patterned(x, position)) return widen(b_.let(t.name, *v));
     const std::string what =
         fmt::format("{}: an index of {}[{}] lies outside the tensor", p_.name, t.name, p_.print(e));
     Address a = address(x.ref, x.args.data(), x.outside, position, what);

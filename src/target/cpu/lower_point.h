@@ -62,6 +62,8 @@ public:
         interior_ = on;
     }  // all lanes are known to lie inside wherever an access is linear in them
     void set_whole_inside(bool on) { whole_inside_ = on; }  // ... and wherever it is the same for all lanes
+    // Whether lane 0 of every position stands at a multiple of the lanes.
+    void set_aligned(bool on) { aligned_ = on; }
     void set_streaming(bool on) { streaming_ = on; }  // full contiguous vectors of aligned results go past the caches
     void store(const math::Equation& q, loop::Expr value, int position);
 
@@ -94,6 +96,9 @@ private:
     void fold_back(Index& i, const math::Sym& extent, math::Outside outside);
     loop::Expr as_value(const Index& i);
     loop::Expr load(math::ExprId e, int position);
+    // A load whose lanes read a few neighbours in a fixed pattern, as x[v // 2] and z[v % 2, v // 2] do: contiguous
+    // loads that shuffles spread. nullopt where it is none. lower_pattern.cpp
+    std::optional<loop::Expr> patterned(const math::Expr& x, int position);
     loop::Expr inside(math::ExprId e, int position);
     loop::Expr call(const math::Expr& x, int position);
     loop::Expr convert(const math::Expr& x, int position);
@@ -107,7 +112,7 @@ private:
     math::VarId lane_ = math::kNone;
     int lanes_ = 1, positions_ = 1;
     loop::Expr mask_;
-    bool streaming_ = false, interior_ = false, whole_inside_ = false;
+    bool streaming_ = false, interior_ = false, whole_inside_ = false, aligned_ = false;
 };
 
 loop::Expr joint(loop::Expr a, loop::Expr b);  // and of conditions, either of which may be none
