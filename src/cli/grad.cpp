@@ -10,6 +10,8 @@
 #include "derive/shape.h"
 #include "derive/tangent.h"
 #include "lang/declaration.h"
+#include "lang/gradient.h"
+#include "verify/hand_gradient.h"
 
 namespace opwright::cli {
 namespace {
@@ -84,6 +86,30 @@ Result<std::vector<math::Program>> derived(const math::Program& p, std::vector<s
     return r;
 }
 
+// The gradient that a declaration gives by hand, where it covers the inputs asked for, once it has been found equal to
+// the derived one at the sizes of the first example.
+Result<std::optional<math::Program>> by_hand(const lang::Library& library, const std::string& name,
+                                             const math::Program& p, const std::vector<size_t>& wrt,
+                                             const std::vector<lang::DeclarationExample>& examples) {
+    lang::Attributes attributes;
+    std::vector<std::optional<lang::ValueRange>> ranges;
+    if (const auto all = library.examples(*library.find(name)); all.ok() && !all->empty()) {
+        attributes = all->front().attributes;
+        for (size_t i = 0; i < all->front().values.size(); ++i)
+            if (all->front().arguments[i].present) ranges.push_back(all->front().values[i]);
+    }
+    OPW_TRY(auto given, lang::given_gradient(library, name, p, attributes));
+    if (!given) return std::optional<math::Program>();
+    for (size_t i : wrt)
+        if (std::find(given->wrt.begin(), given->wrt.end(), i) == given->wrt.end())
+            return std::optional<math::Program>();
+    if (!examples.empty()) {
+        OPW_TRY(const derive::Gradient derived, derive::gradient(p, given->wrt));
+        OPW_CHECK(verify::same_gradient(*given, derived, p, examples.front().sizes, ranges));
+    }
+    return std::optional(std::move(given->program));
+}
+
 Status differentiate(const Flags& f, bool forward) {
     OPW_TRY(const Operators ops, load_operators(f.model.target, f.op));
     std::string text;
@@ -91,6 +117,19 @@ Status differentiate(const Flags& f, bool forward) {
         OPW_TRY(const math::Program p, ops.library->elaborate_symbolic(name));
         OPW_TRY(auto wrt, positions(p, f.model.wrt));
         std::string remarks;
+        const auto examples = first_example(*ops.library, name, p);
+        if (!forward && !f.save) {
+            OPW_TRY(auto given, by_hand(*ops.library, name, p, wrt, examples));
+            if (given) {
+                const std::string by = given->name;
+                given->name = p.name + "_gradient";
+                OPW_TRY(const std::string declared, lang::declaration(*given, examples));
+                text += fmt::format("# By hand: {}{}.\n{}\n", by,
+                                    examples.empty() ? "" : ", equal to the derived gradient at the example's sizes",
+                                    declared);
+                continue;
+            }
+        }
         const auto d = derived(p, std::move(wrt), forward, f.save, remarks);
         if (!d.ok() && ops.names.size() == 1) return d.error();
         if (!d.ok()) {
@@ -99,7 +138,7 @@ Status differentiate(const Flags& f, bool forward) {
         }
         if (!remarks.empty()) text += "# Of the forward pass:\n" + remarks;
         for (const math::Program& one : *d) {
-            OPW_TRY(const std::string declared, lang::declaration(one, first_example(*ops.library, name, p)));
+            OPW_TRY(const std::string declared, lang::declaration(one, examples));
             text += declared + "\n";
         }
     }

@@ -142,6 +142,8 @@ struct OpDecl {
     std::vector<TypeConstraint> constraints;
     std::vector<Stmt> body;
     std::vector<ExampleDecl> examples;
+    std::string gradient;  // the operator that computes its gradient, where one is named
+    uint32_t gradient_at = 0, gradient_end = 0;
     uint32_t begin = 0, end = 0;  // the whole declaration
     uint32_t name_at = 0, name_end = 0;
 

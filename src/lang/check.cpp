@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "lang/ast.h"
+#include "lang/gradient.h"
 
 namespace opwright::lang {
 
@@ -40,6 +41,14 @@ std::vector<Diagnostic> check(SourceRef source) {
                 Diagnostic e = p.error();
                 report(e.with_note("in this example", x.span));
             }
+        if (good && !examples->empty() && !d->gradient.empty()) {
+            const Example& x = examples->front();
+            const auto p = library.elaborate(d->name, x.arguments, x.attributes);
+            if (const auto g = given_gradient(library, d->name, *p, x.attributes); !g.ok()) {
+                report(g.error());
+                good = false;
+            }
+        }
         if (!good) continue;
         if (auto p = library.elaborate_symbolic(d->name); !p.ok()) report(p.error());
     }

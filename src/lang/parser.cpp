@@ -367,6 +367,8 @@ private:
             const size_t before = errors_.size();
             if (now().is("example") && top) {
                 example();
+            } else if (now().is("gradient") && ahead().kind == TokenKind::Name && !ahead().is("in")) {
+                gradient(top);
             } else {
                 Stmt s;
                 if (statement(s, top)) out.push_back(std::move(s));
@@ -588,6 +590,25 @@ private:
             return false;
         }
         return end_statement(s);
+    }
+
+    // gradient NAME: a word like others wherever no name follows it.
+    void gradient(bool top) {
+        const Token word = now();
+        ++at_;
+        if (!top) {
+            fail(word.begin, word.end, "A gradient cannot be named inside an 'if'.",
+                 "Move the line to the operator's own level.");
+            return;
+        }
+        if (!op_->gradient.empty()) {
+            fail(word.begin, last_end(), "The operator " + quoted(op_->name) + " names its gradient twice.",
+                 "Leave one of the two lines out.");
+            return;
+        }
+        if (!name(op_->gradient, "an operator", &op_->gradient_at, &op_->gradient_end)) return;
+        if (!accept(TokenKind::Newline) && !at_end())
+            expected("the end of the line after the name of the gradient", "Write gradient NAME, the name of an operator.");
     }
 
     void example() {

@@ -113,7 +113,7 @@ def shapes_of(text):
 
 def inputs_of(text):
     """Names of a declaration's parameters."""
-    return re.findall(r"(\w+): \w+\[", re.match(r"op \w+\((.*?)\) ->", text).group(1))
+    return re.findall(r"(\w+): \w+\[", re.search(r"^op \w+\((.*?)\) ->", text, re.M).group(1))
 
 
 def differentiate(opwright, target, folder):
@@ -176,6 +176,48 @@ def test_operator(opwright, tmp_path, name):
             y.backward(torch.from_numpy(np.array(dy, order="C")), retain_graph=True)
         feed = {**others, **{n: x.detach().numpy() for n, x in tensors.items()}, "dy": dy}
         compare(run(opwright, path, {n: feed[n] for n in inputs_of(text)}, tmp_path), tensors)
+
+
+@pytest.mark.parametrize("name", ["softplus", "mish", "log_sigmoid", "silu", "gelu", "softsign", "elu", "relu", "abs", "tanh"])
+def test_at_zero(opwright, tmp_path, name):
+    """Where parts of a function have kinks that the whole has not, and where PyTorch settles one."""
+    path, _ = differentiate(opwright, name, tmp_path)
+    values = np.array([[0.0, -0.0, 1e-30], [-1e-30, 1e-4, -1e-4]], np.float32)
+    x = torch.tensor(values, requires_grad=True)
+    dy = numbers(values.shape, 0.5, 1, 3)
+    OPERATORS[name][0](x).backward(torch.from_numpy(dy))
+    compare(run(opwright, path, {"x": values, "dy": dy}, tmp_path), {"x": x})
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm"])
+def test_saved(opwright, tmp_path, name):
+    """The gradient that is given values of the forward pass, with the operator that delivers them."""
+    code, text, errors = opwright("grad", name, "--save")
+    assert code == 0, errors
+    path = tmp_path / "saved.op"
+    path.write_text(text)
+    function, ranges = OPERATORS[name]
+    code, source, _ = opwright("ops", "--show", name)
+    params = shapes_of(re.search(r"^ *example .*$", source, re.M).group(0))
+    tensors = {n: torch.tensor(numbers(s, *ranges.get(n, (-1.0, 1.0)), seed=i), requires_grad=True) for i, (n, (t, s)) in enumerate(params.items())}
+    y = function(*tensors.values())
+    dy = numbers(tuple(y.shape), -1, 1, seed=99)
+    y.backward(torch.from_numpy(dy))
+    feed = {n: x.detach().numpy() for n, x in tensors.items()}
+    forward = f"{name}_forward" if f"op {name}_forward(" in text else None
+    np.savez(tmp_path / "in.npz", **feed)
+    code, _, errors = opwright("run", path if forward else name, *(["--op", forward] if forward else []), "--input", tmp_path / "in.npz", "--output", tmp_path / "y.npz")
+    assert code == 0, errors
+    with np.load(tmp_path / "y.npz") as saved:
+        feed.update(saved)
+    gradient = text[text.index(f"op {name}_gradient(") :]
+    others = {n: np.zeros(s, np.float32) for n, (t, s) in shapes_of(gradient).items() if n.startswith("d")}
+    feed = {**others, **feed, "dy": dy}
+    np.savez(tmp_path / "in.npz", **{n: feed[n] for n in inputs_of(gradient)})
+    code, _, errors = opwright("run", path, "--op", f"{name}_gradient", "--input", tmp_path / "in.npz", "--output", tmp_path / "out.npz")
+    assert code == 0, errors
+    with np.load(tmp_path / "out.npz") as out:
+        compare(dict(out), tensors)
 
 
 CONV = [(1, 1, 0), (2, 1, 1), (1, 2, 2), (3, 2, 1), (2, 2, 3)]
