@@ -52,7 +52,8 @@ TWO = [
     ("_pow64", np.power, None, 2),
     ("_atan2", np.arctan2, 3, 2.5),
     ("_fmod", np.fmod, 0, None),
-    ("_floor_mod", floor_mod, 1, None),
+    ("_fmod64", np.fmod, None, 0),
+    ("_floor_mod", floor_mod, 1, 1),
 ]
 
 

@@ -12,6 +12,7 @@
 namespace opwright::target::ascend {
 
 inline constexpr int64_t kUbBytes = 184 * 1024;  // 192 KB less the part that the Ascend C library reserves
+inline constexpr int64_t kAlive = 8;             // tensors of one position that may be allocated at once
 inline constexpr int64_t kLanes = 64;            // tiles are multiples of 256 bytes of float
 
 // A line of the kernel's budget of unified buffer: `per_lane` bits a lane and `fixed` bytes, `copies` times.

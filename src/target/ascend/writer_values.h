@@ -65,7 +65,11 @@ protected:
         const std::string copy = padded_ ? "LoadPaddedTile" : "LoadTile";
         helpers_.use(copy);
         const std::string copy_line = fmt::format("{}({}, {}[{}], count);", copy, "{}", gm, at);
-        if (outlives(s.dst)) {  // a queue would have to be emptied before the loop that reads it
+        // A queue would have to be emptied before the loop that reads it; and no more than eight may hold a tensor.
+        const auto held = std::count_if(copy_in_.begin(), copy_in_.end(), [](const std::string& l) {
+            return l.find(".AllocTensor<") != std::string::npos;
+        });
+        if (outlives(s.dst) || held >= kAlive) {
             const std::string buf = kept(s.dst, t), local = own_.unique(lower_camel(b.name) + "Local");
             helpers_.use("Await");
             compute_.push_back(fmt::format("LocalTensor<{}> {} = {}.Get<{}>();", type, local, buf, type));

@@ -353,17 +353,17 @@ Expressions::Place Expressions::place(TensorId t, const std::vector<ExprId>& at,
     return r;
 }
 
-Piece Expressions::load(ExprId e, const Axes& order, const std::string& name, const std::string& other, bool raw) {
+Piece Expressions::load(ExprId e, const Axes& order, const std::string& name, const LoadOptions& o) {
     const Expr x = p_.expr(e);
     const size_t rank = p_.tensors[x.ref].shape.size();
     const Place at =
         place(x.ref, {x.args.begin(), x.args.begin() + static_cast<long>(rank)}, x.outside, order, axes_of(e, order));
-    std::string fill = other;
+    std::string fill = o.other;
     bool patch = false;
     if (x.outside == Outside::Value && at.outside) {
         const Expr& f = p_.expr(x.args.back());
         // The hardware fills with a number; a computed value takes its place after.
-        patch = f.kind != ExprKind::Literal || (!other.empty() && other != literal_text(f));
+        patch = f.kind != ExprKind::Literal || (!o.other.empty() && o.other != literal_text(f));
         if (!patch) fill = literal_text(f);
     }
     std::string text = "tl.load(" + at.pointer;
@@ -371,9 +371,10 @@ Piece Expressions::load(ExprId e, const Axes& order, const std::string& name, co
         text += ", mask=" + over(*at.mask, at.axes);
         if (!fill.empty() && !patch) text += ", other=" + fill;
     }
+    if (!o.eviction.empty()) text += ", eviction_policy=\"" + o.eviction + "\"";
     text += ")";
     const bool half = x.dtype == DType::F16 || x.dtype == DType::BF16;
-    if (half && !raw) text += ".to(tl.float32)";
+    if (half && !o.raw) text += ".to(tl.float32)";
     Piece r = bind({text, kAtom, at.axes}, name);
     if (patch) {
         const Axes axes = merge({r.axes, axes_of(x.args.back(), order)}, order);

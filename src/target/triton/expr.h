@@ -39,6 +39,12 @@ std::string storage_name(DType t);
 // A number as Python writes it; `typed` where nothing beside it gives it its type.
 std::string literal_text(const math::Expr& e, bool typed = false);
 
+struct LoadOptions {
+    std::string other = {};     // what lanes outside the block hold
+    bool raw = false;           // not converted to the compute type
+    std::string eviction = {};  // "evict_last": it is read again
+};
+
 class Expressions {
 public:
     Expressions(const math::Program& p, File& file, Names& names, PythonWriter& out)
@@ -56,10 +62,8 @@ public:
     std::string value(math::ExprId e, const Axes& in, Level level = kCompare);
     // The same as a named piece over the axes that e depends on, in the order of `order`.
     Piece named(math::ExprId e, const Axes& order, const std::string& name);
-    // A load: as a statement "name = tl.load(...)". `other`: what lanes outside the block hold; `raw`: not converted to
-    // the compute type.
-    Piece load(math::ExprId e, const Axes& order, const std::string& name, const std::string& other = "",
-               bool raw = false);
+    // A load: as a statement "name = tl.load(...)".
+    Piece load(math::ExprId e, const Axes& order, const std::string& name, const LoadOptions& o = {});
 
     // "x_ptr + i * N + j" and the conditions under which tensor t has an element at `at` and the block has a point.
     struct Place {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "target/triton/expr.h"
+#include "target/triton/share.h"
 
 namespace opwright::target::triton {
 using namespace math;
@@ -115,6 +116,7 @@ Piece Expressions::float_call(const Expr& e, DType t, const Axes& order) {
                 inverse.number = 1 / c->number;
                 return {over(x, x.axes, kProduct) + " * " + literal_text(inverse), kProduct, x.axes};
             }
+            if (t == DType::F32 && is_share(p_, a[0], a[1])) return helper("_share", a, order);
             // `/` on float32 is an approximation.
             return wide ? operation("/", kProduct, a[0], a[1], order) : function("tl.div_rn", a, order);
         case Fn::FloorDiv: {
@@ -122,11 +124,7 @@ Piece Expressions::float_call(const Expr& e, DType t, const Axes& order) {
             return {"tl.floor(" + q.text + ")", kAtom, q.axes};
         }
         case Fn::Mod:
-        case Fn::Fmod:
-            if (wide)
-                throw Refusal(fmt::format("the remainder {} of f64 has no exact form in Triton",
-                                          p_.print(a[0]) + " % " + p_.print(a[1])));
-            return helper(e.fn == Fn::Mod ? "_floor_mod" : "_fmod", a, order);
+        case Fn::Fmod: return helper(e.fn == Fn::Mod ? "_floor_mod" : wide ? "_fmod64" : "_fmod", a, order);
         case Fn::Pow:
             if (const Expr* c = literal(1)) {
                 if (c->number == 2) {

@@ -49,6 +49,7 @@ KernelText KernelPrinter::run() {
     else
         axes();
     scan_uses(nest_.body);
+    plan_walks();
     statements(nest_.body);
     header();
     return std::move(r_);
@@ -57,19 +58,6 @@ KernelText KernelPrinter::run() {
 std::string KernelPrinter::pointer(TensorId t) {
     if (std::find(r_.tensors.begin(), r_.tensors.end(), t) == r_.tensors.end()) r_.tensors.push_back(t);
     return file_.tensor(t) + "_ptr";
-}
-
-void KernelPrinter::scan_uses(const std::vector<Stmt>& body) {
-    for (const Stmt& s : body) {
-        if (s.kind == StmtKind::Reduce && s.a != kNoBuffer && s.b == kNoBuffer && !is_arg(s.op))
-            folded_[s.a].push_back(s.op);
-        else
-            for (BufferId b : {s.a, s.b})
-                if (b != kNoBuffer && s.kind != StmtKind::Reduce) ++others_[b];
-        if (s.kind == StmtKind::Store && s.a != kNoBuffer)
-            stored_.emplace(s.a, math_.tensors[math_.equations[s.equation].lhs].name);
-        scan_uses(s.body);
-    }
 }
 
 const Piece* KernelPrinter::find(ExprId e) {
@@ -144,9 +132,16 @@ void KernelPrinter::loop(const Stmt& s) {
     r_.index = true;
     if (s.lane) {
         const std::string b = block_.at(s.var), start = names_.take("start");
-        body_.line(runs_backward(math_, s.body)
-                       ? fmt::format("for {0} in range((tl.cdiv({1}, {2}) - 1) * {2}, -1, -{2}):", start, n, b)
-                       : fmt::format("for {} in range(0, {}, {}):", start, n, b));
+        if (!walk_) walk_ = &s;
+        const bool backward = runs_backward(math_, s.body) || backward_.count(&s);
+        // Counted upward all the same: of a range that goes down Triton does not see that 16 bytes can be moved at
+        // once.
+        std::string end;
+        if (backward) {
+            end = names_.take("end");
+            body_.line(fmt::format("{} = (tl.cdiv({}, {}) - 1) * {}", end, n, b, b));
+        }
+        body_.line(fmt::format("for {} in range(0, {}, {}):", start, n, b));
         body_.indent();
         std::string wanted = math_.vars[s.var].name;
         if (contraction) {
@@ -154,7 +149,7 @@ void KernelPrinter::loop(const Stmt& s) {
             for (VarId v : form_.contraction->k) wanted += (wanted.empty() ? "" : "_") + math_.vars[v].name;
         }
         const std::string i = names_.take(wanted);
-        body_.line(fmt::format("{} = ({} + tl.arange(0, {})).to(INDEX)", i, start, b));
+        body_.line(fmt::format("{} = ({}{} + tl.arange(0, {})).to(INDEX)", i, backward ? end + " - " : "", start, b));
         const auto c = extent.constant();
         const int64_t least = contraction ? 16 : 1;
         if (!exact(extent, s.tile) || *c < least) expressions_.guard[s.var] = {{i, kAtom, {s.var}}, n};
@@ -177,26 +172,25 @@ void KernelPrinter::loop(const Stmt& s) {
     expressions_.index = index;
     expressions_.guard = guard;
     held_ = before;
+    if (walk_ == &s) walk_ = nullptr;
 }
 
 void KernelPrinter::define(const Stmt& s) {
     const tile::Buffer& b = p_.buffers[s.dst];
     const Axes order = axes_of(b);
     const Expr& x = math_.expr(b.value);
-    const auto f = folded_.find(s.dst);
     if (form_.contraction && (b.value == form_.contraction->a || b.value == form_.contraction->b) &&
         s.kind == StmtKind::Load)
         return factor(s.dst, order);
     if (s.kind != StmtKind::Map && x.kind == ExprKind::Load) {
-        // A block that is folded holds the fold's identity where it has no element.
-        std::string other;
-        if (f != folded_.end() && !others_.count(s.dst) &&
-            std::all_of(f->second.begin(), f->second.end(), [&](ReduceOp o) { return o == f->second[0]; }) &&
-            x.outside != Outside::Value) {
-            other = identity_text(f->second[0], x.dtype);
+        LoadOptions o;
+        if (const auto op = fill_of(s.dst)) {
+            o.other = identity_text(*op, x.dtype);
             filled_.insert(s.dst);
         }
-        pieces_[s.dst] = expressions_.load(b.value, order, buffer_name(s.dst), other);
+        if (walk_)
+            if (const auto e = eviction_[walk_].find(b.value); e != eviction_[walk_].end()) o.eviction = e->second;
+        pieces_[s.dst] = expressions_.load(b.value, order, buffer_name(s.dst), o);
     } else {
         const Piece* known = find(b.value);
         pieces_[s.dst] = known ? *known : expressions_.named(b.value, order, buffer_name(s.dst));
@@ -227,11 +221,26 @@ void KernelPrinter::header() {
     else if (form_.contraction)
         r_.warps = uses_dot(math_, *form_.contraction) ? "8 if BLOCK_M * BLOCK_N >= 128 * 128 else 4" : "4";
     else if (!elements_.empty())
-        r_.warps = fmt::format("min(max({} // 512, 1), 16)", elements_);
+        r_.warps = warps();
     if (plan_.stages)
         r_.stages = std::to_string(plan_.stages);
     else if (form_.contraction && uses_dot(math_, *form_.contraction))
         r_.stages = "3";
+}
+
+// By measurement on an H200: 16 elements a thread, of 16-bit rows 32.
+std::string KernelPrinter::warps() {
+    const auto whole = [](const schedule::BlockAxis& b) { return b.tile == schedule::kWhole; };
+    if (!eviction_.empty())
+        return fmt::format("min(max({} // 256, 1), 16 if {} <= 32768 else 32)", elements_,
+                           file_.size(math_.vars[eviction_.begin()->first->var].extent));
+    if (std::none_of(plan_.blocks.begin(), plan_.blocks.end(), whole))
+        return fmt::format("min(max({} // 512, 1), 16)", elements_);
+    r_.registers = elements_ + " > 8192";
+    const bool narrow = std::all_of(math_.inputs.begin(), math_.inputs.end(),
+                                    [&](TensorId t) { return size_of(math_.tensors[t].dtype) == 2; });
+    if (narrow) return fmt::format("max(min({0} // 512, 4), {0} // 1024, 1)", elements_);
+    return fmt::format("min(max({0} // 512, 1), 16 if {0} <= 16384 else 32)", elements_);
 }
 
 size_t KernelPrinter::rank(TensorId t) const {

@@ -15,9 +15,12 @@ struct KernelText {
     bool reports = false;                                     // it takes the pointer to the error flag after them
     std::vector<std::string> sizes;                           // then sizes by name
     std::vector<std::pair<std::string, std::string>> blocks;  // then BLOCK_N and the Python expression for it
-    std::string grid;                                         // number of programs
-    std::string warps, stages;                                // Python expressions; empty: Triton's default
-    bool index = false;                                       // it takes INDEX, the type of offsets
+    std::vector<std::string>
+        choice;                 // not empty: block_m and block_n are chosen for a product of these rows, columns, batch
+    std::string grid;           // number of programs
+    std::string warps, stages;  // Python expressions; empty: Triton's default
+    std::string registers;      // when its threads have 64 registers at most; empty: never
+    bool index = false;         // it takes INDEX, the type of offsets
 };
 
 // Throws Refusal where the nest has no form in Triton. `file` gains the helpers, sizes and reports that it uses.

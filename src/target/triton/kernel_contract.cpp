@@ -62,14 +62,16 @@ void KernelPrinter::contraction_axes() {
     const auto& plan = plan_.contract;
     // The names people know from every matrix product.
     block_[order_[0]] = "BLOCK_M", block_[order_[1]] = "BLOCK_N", block_[order_[2]] = "BLOCK_K";
-    r_.blocks = {{"BLOCK_M", block_size(m, file_.size(m), plan.mt, 16, "")},
-                 {"BLOCK_N", block_size(n, file_.size(n), plan.nt, 16, "")},
+    Sym batch = 1;
+    for (VarId v : c.batch) batch = batch * math_.vars[v].extent;
+    const bool choice = plan_.warps == 0 && plan.mt == 128 && plan.nt == 256;
+    if (choice) r_.choice = {file_.size(m), file_.size(n), batch.is(1) ? "" : file_.size(batch)};
+    r_.blocks = {{"BLOCK_M", block_size(m, file_.size(m), choice ? 0 : plan.mt, 16, choice ? "block_m" : "")},
+                 {"BLOCK_N", block_size(n, file_.size(n), choice ? 0 : plan.nt, 16, choice ? "block_n" : "")},
                  {"BLOCK_K", block_size(k, file_.size(k), plan.kc, 16, "")},
                  {"GROUP_M", "8"}};
     elements_ = "BLOCK_M * BLOCK_N";
     const std::string ms = size(m), ns = size(n);
-    Sym batch = 1;
-    for (VarId v : c.batch) batch = batch * math_.vars[v].extent;
     r_.grid = fmt::format("triton.cdiv({}, BLOCK_M) * triton.cdiv({}, BLOCK_N)", file_.size(m), file_.size(n));
     body_.line("blocks_m = tl.cdiv(" + ms + ", BLOCK_M)");
     body_.line("blocks_n = tl.cdiv(" + ns + ", BLOCK_N)");
@@ -121,11 +123,11 @@ void KernelPrinter::factor(BufferId dst, const Axes& order) {
         (x.outside != Outside::Value || math_.expr(x.args.back()).kind == ExprKind::Literal)) {
         const bool zero_fill = x.outside != Outside::Value || literal_text(math_.expr(x.args.back())) == zero;
         if (zero_fill) {
-            pieces_[dst] = expressions_.load(e, order, buffer_name(dst), zero, raw);
+            pieces_[dst] = expressions_.load(e, order, buffer_name(dst), {.other = zero, .raw = raw});
             return;
         }
     }
-    Piece v = x.kind == ExprKind::Load ? expressions_.load(e, order, file_.tensor(x.ref), "", raw)
+    Piece v = x.kind == ExprKind::Load ? expressions_.load(e, order, file_.tensor(x.ref), {.raw = raw})
                                        : expressions_.named(e, order, buffer_name(dst));
     if (const auto mask = expressions_.mask(order)) {
         v = expressions_.bind(

@@ -70,7 +70,7 @@ void KernelPrinter::axes() {
     for (const auto& a : order) {
         const Sym& extent = math_.vars[a.var].extent;
         const std::string bound =
-            before.empty() || plan_.elements == 0
+            before.empty() || plan_.elements == 0 || a.tile == schedule::kWhole
                 ? ""
                 : fmt::format(
                       fmt::runtime(before.find('*') == std::string::npos ? "max({} // {}, 1)" : "max({} // ({}), 1)"),

@@ -1,6 +1,6 @@
 // Prints one nest of a block tile program as a Triton kernel. Its parts lie in files of their own: kernel_grid.cpp the
 // blocks and the launch grid, kernel_contract.cpp contractions, kernel_reduce.cpp folds, kernel_scan.cpp running folds,
-// kernel_store.cpp results, kernel.cpp the rest.
+// kernel_store.cpp results, kernel_plan.cpp what loads and loops owe to each other, kernel.cpp the rest.
 #pragma once
 #include <map>
 #include <optional>
@@ -52,8 +52,16 @@ private:
     void factor(BufferId dst, const Axes& order);
     void contract(const tile::Stmt& s);
 
-    // ---- statements
+    // ---- what loads and loops owe to each other
     void scan_uses(const std::vector<tile::Stmt>& body);
+    BufferId origin(BufferId b) const;                           // the load that b is a conversion of; b itself
+    BufferId exponent(const tile::Stmt& s) const;                // the load that the terms of a softmax's sum come from
+    void wanted_fill(const tile::Stmt& s);                       // of the load that a fold takes
+    std::optional<math::ReduceOp> fill_of(BufferId load) const;  // what all that fold it want in lanes without element
+    bool filled(const tile::Stmt& s) const;                      // a fold's operand needs no mask
+    void plan_walks();
+
+    // ---- statements
     const Piece* find(math::ExprId e);
     Axes axes_of(const tile::Buffer& b) const;
     Axes joint(const Axes& a, const Axes& b) const {
@@ -106,6 +114,7 @@ private:
 
     // ---- the head
     void header();
+    std::string warps();
     size_t rank(math::TensorId t) const;
     bool mentions(const std::string& name) const;
 
@@ -128,7 +137,13 @@ private:
     std::map<BufferId, int> others_;  // uses other than by a fold
     std::map<BufferId, std::string> stored_;
     std::set<BufferId> filled_;  // blocks that hold the identity of their fold outside
-    std::set<BufferId> fills_;   // partial results
+    std::map<math::ExprId, BufferId> loaded_;
+    std::map<BufferId, BufferId> origin_;
+    std::map<const tile::Stmt*, BufferId> exponent_;
+    const tile::Stmt* walk_ = nullptr;  // the loop over a row that is being printed
+    std::map<const tile::Stmt*, std::map<math::ExprId, std::string>> eviction_;
+    std::set<const tile::Stmt*> backward_;
+    std::set<BufferId> fills_;  // partial results
 };
 
 }  // namespace opwright::target::triton

@@ -115,7 +115,7 @@ void KernelPrinter::accumulate(const Stmt& s) {
     Axes reduced;
     for (VarId v : x.vars)
         if (const auto it = expressions_.axis.find(v); it != expressions_.axis.end()) reduced.push_back(it->second);
-    const auto valid = counts(reduced, s.b);
+    const auto valid = filled(s) ? std::nullopt : counts(reduced, s.b);
     const DType t = term_type(s.dst);
     if (is_arg(s.op)) {
         if (math_.expr(x.args[0]).dtype == DType::Bool)
@@ -154,7 +154,7 @@ void KernelPrinter::reduce(const Stmt& s) {
     const Piece src = pieces_.at(s.a);
     const Axes axes = joint(src.axes, {key}), kept = without(axes, key);
     const auto place = static_cast<int>(std::find(axes.begin(), axes.end(), key) - axes.begin());
-    const auto valid = filled_.count(s.a) ? std::nullopt : counts({key}, s.b);
+    const auto valid = filled(s) ? std::nullopt : counts({key}, s.b);
     if (is_arg(s.op)) return arg_reduce(s, src, axes, kept, place, at_.count(s.a) ? std::nullopt : valid);
     std::string text = expressions_.over(src, axes);
     if (valid && !fills_.count(s.a))  // partial results hold the identity already

@@ -5,85 +5,20 @@
 #include <algorithm>
 
 #include "math/folded_reads.h"
-#include "schedule/block_kernel.h"
 #include "target/triton/check.h"
 #include "target/triton/expr.h"
 #include "target/triton/kernel.h"
 #include "target/triton/range.h"
-#include "tile/blocks.h"
+#include "target/triton/variant.h"
 
 namespace opwright::target::triton {
 using namespace math;
 
 namespace {
 
-constexpr int64_t kRow = 16384;  // elements of a row that one program holds
 constexpr const char* kTypes[] = {"torch.bool",     "torch.int8",    "torch.int16",  "torch.int32",  "torch.int64",
                                   "torch.uint8",    "torch.uint16",  "torch.uint32", "torch.uint64", "torch.float16",
                                   "torch.bfloat16", "torch.float32", "torch.float64"};
-
-// Blocks that suit the type of a contraction: tensor cores want large ones, products in float32 registers.
-void contraction_blocks(const Program& p, const schedule::Contraction& c, schedule::ContractPlan& plan) {
-    if (!uses_dot(p, c)) {
-        plan.mt = plan.nt = 32;
-        plan.kc = 16;
-        return;
-    }
-    const auto narrow = [&](ExprId e) {
-        const Expr* x = &p.expr(e);
-        if (x->kind == ExprKind::Cast) x = &p.expr(x->args[0]);
-        return x->kind == ExprKind::Load && size_of(x->dtype) == 2;
-    };
-    const bool half = narrow(c.a) && narrow(c.b);
-    plan.mt = half ? 128 : 64;
-    plan.nt = half ? 256 : 64;
-    plan.kc = half ? 64 : 32;
-}
-
-// Updates that meet in memory: with atomic instructions all their points run side by side; others stay in the order of
-// the nest, and only the points that meet nobody are spread over a block.
-void plan_updates(schedule::Kernel& k) {
-    for (schedule::Nest& n : k.nests) {
-        const Equation& q = k.program.equations[n.equations[0]];
-        if (q.update != Update::Set && n.equations.size() == 1 && atomic(q.update, k.program.tensors[q.lhs].dtype))
-            n.grid = q.vars;
-    }
-}
-
-struct Variant {
-    tile::Program program;
-    std::vector<std::vector<Sym>> rows;  // extents that must fit kRow together
-    bool whole = false;
-};
-
-Result<Variant> make_variant(const Program& p, const std::string& json, bool whole) {
-    schedule::Kernel k = schedule::form_block_kernel(p, !whole);
-    plan_updates(k);
-    schedule::BlockLimits limits;
-    limits.map_elements = 1024;
-    limits.row_elements = kRow;
-    limits.loop_elements = 2048;
-    schedule::Schedule s = schedule::default_block_schedule(k, limits, whole);
-    if (!json.empty()) { OPW_TRY(s, schedule::from_json(json, k)); }
-    for (size_t i = 0; i < k.nests.size(); ++i) {
-        const schedule::Nest& n = k.nests[i];
-        if (n.contraction && json.empty()) contraction_blocks(k.program, *n.contraction, s.nests[i].contract);
-        const Equation& q = k.program.equations[n.equations[0]];
-        if (q.update != Update::Set)
-            std::erase_if(s.nests[i].blocks, [&](const auto& a) { return !has(n.grid, a.var); });
-    }
-    Variant v;
-    OPW_TRY(v.program, tile::apply_blocks(std::move(k), std::move(s)));
-    for (size_t i = 0; i < v.program.nests.size(); ++i) {
-        std::vector<Sym> row;
-        if (!v.program.kernel.nests[i].contraction)
-            for (const auto& a : v.program.schedule.nests[i].blocks)
-                if (a.tile == schedule::kWhole) row.push_back(v.program.kernel.program.vars[a.var].extent);
-        if (!row.empty()) v.whole = true;
-        v.rows.push_back(std::move(row));
-    }
-    return v;
-}
 
 std::string tuple(const std::vector<std::string>& items) {
     return items.size() == 1 ? "(" + items[0] + ",)" : fmt::format("({})", fmt::join(items, ", "));
@@ -96,13 +31,7 @@ public:
     Result<Module> run() {
         m_.function = file_.function();
         // A row that fits is held on the chip; one that does not is walked in steps.
-        OPW_TRY(Variant held, make_variant(p_, options_.schedule, true));
-        variants_.push_back(std::move(held));
-        if (variants_[0].whole && !always_fits(variants_[0])) {
-            OPW_TRY(Variant walked, make_variant(p_, "", false));
-            if (never_fits(variants_[0])) variants_.clear();
-            variants_.push_back(std::move(walked));
-        }
+        OPW_TRY(variants_, make_variants(p_, options_.schedule));
         for (const Variant& v : variants_) m_.facts.push_back(v.program.schedule.summary);
 
         PythonWriter function;
@@ -115,23 +44,6 @@ public:
 
 private:
     std::string size(const Sym& s) { return python(s, file_.symbols()); }
-
-    static bool always_fits(const Variant& v) {
-        for (const auto& row : v.rows) {
-            Sym n = 1;
-            for (const Sym& s : row) n = n * s;
-            if (!row.empty() && !(n.is_const() && *n.constant() * (row.size() > 1 ? 4 : 1) <= kRow)) return false;
-        }
-        return true;
-    }
-    static bool never_fits(const Variant& v) {
-        for (const auto& row : v.rows) {
-            Sym n = 1;
-            for (const Sym& s : row) n = n * s;
-            if (n.lower() > kRow) return true;
-        }
-        return false;
-    }
 
     std::string head() {
         std::string doc = "\"\"\"" + p_.name;
@@ -424,7 +336,7 @@ private:
             for (const Sym& s : row)
                 c += (c.empty() ? "" : " * ") +
                      (row.size() == 1 ? file_.size(s) : fmt::format("triton.next_power_of_2({})", file_.size(s)));
-            c += fmt::format(" <= {}", kRow);
+            c += fmt::format(" <= {}", variants_[0].row);
             if (std::find(conditions.begin(), conditions.end(), c) == conditions.end()) conditions.push_back(c);
         }
         w.line(fmt::format("if {}:", fmt::join(conditions, " and ")));
@@ -487,8 +399,20 @@ private:
         return fmt::format("{}", v);
     }
 
-    void launch(PythonWriter& w, const KernelText& k) {
+    void launch(PythonWriter& w, KernelText k) {
         index_ = index_ || k.index;
+        if (!k.choice.empty()) {
+            // By measurement on an H200, which has 132 processors.
+            w.comment("The largest blocks of which there are enough for the processors of a large GPU.");
+            w.line("for block_m, block_n in ((128, 256), (128, 128), (64, 64)):");
+            w.indent();
+            w.line(fmt::format("if triton.cdiv({}, block_m) * triton.cdiv({}, block_n){} >= 96:", k.choice[0],
+                               k.choice[1], k.choice[2].empty() ? "" : " * " + k.choice[2]));
+            w.indent();
+            w.line("break");
+            w.outdent();
+            w.outdent();
+        }
         std::map<std::string, std::string> numbers;
         for (const auto& [name, host] : k.blocks) {
             if (!is_number(host)) w.line(fmt::format("{} = {}", name, with_numbers(host, numbers)));
@@ -505,7 +429,26 @@ private:
         }
         if (!k.warps.empty()) arguments.push_back("num_warps=" + with_numbers(k.warps, numbers));
         if (!k.stages.empty()) arguments.push_back("num_stages=" + k.stages);
+        if (!k.registers.empty()) {
+            const std::string condition = with_numbers(k.registers, numbers);
+            const bool known = condition.find_first_not_of("0123456789 *>") == std::string::npos;
+            if (known && !exceeds(condition)) k.registers.clear();
+        }
+        if (!k.registers.empty()) {
+            const std::string condition = with_numbers(k.registers, numbers);
+            w.comment(
+                "With 64 registers a thread, two programs share a processor: one computes while the other waits.");
+            w.line(fmt::format("options = {{\"maxnreg\": 64}} if {} and torch.version.cuda else {{}}", condition));
+            arguments.push_back("**options");
+        }
         w.line(fmt::format("{}[grid]({})", k.name, fmt::join(arguments, ", ")));
+    }
+    // Whether "2 * 4096 > 8192" holds.
+    static bool exceeds(const std::string& text) {
+        int64_t product = 1;
+        const size_t end = text.find('>');
+        for (size_t at = 0; at < end; at = text.find_first_of("*>", at) + 1) product *= std::stoll(text.substr(at));
+        return product > std::stoll(text.substr(end + 1));
     }
     static bool is_number(const std::string& s) { return s.find_first_not_of("0123456789") == std::string::npos; }
     // Blocks that are numbers are no variables of the function.
@@ -540,7 +483,8 @@ Result<Module> write_module(const Program& p, const EmitOptions& o) {
 }
 
 Result<std::string> write_level(const Program& p, const std::string& level, const EmitOptions& o) {
-    OPW_TRY(const Variant v, make_variant(p, o.schedule, true));
+    OPW_TRY(const std::vector<Variant> all, make_variants(p, o.schedule));
+    const Variant& v = all[0];
     if (level == "schedule-json") return schedule::to_json(v.program.schedule, v.program.kernel);
     if (level == "schedule") return v.program.schedule.summary + "\n";
     return tile::print(v.program);

@@ -15,10 +15,6 @@ public:
     std::string_view name() const override { return "triton"; }
     std::string_view about() const override { return "Triton kernels in one Python file, with the function to call"; }
     Result<Emission> emit(const math::Program& p, const EmitOptions& o) const override {
-        if (!o.schedule.empty())
-            return Diagnostic(
-                "Target triton takes no schedule by hand yet.", {},
-                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Module m, write_module(p, o));
         Emission e;
         e.files.push_back({m.function + ".py", std::move(m.text)});
@@ -34,10 +30,6 @@ public:
         return (s.device == "cuda" ? "the GPU, " : "Triton's interpreter, ") + s.about;
     }
     Result<std::unique_ptr<Runnable>> build(const math::Program& p, const EmitOptions& o) const override {
-        if (!o.schedule.empty())
-            return Diagnostic(
-                "Target triton takes no schedule by hand yet.", {},
-                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Module m, write_module(p, o));
         if (o.edit) o.edit(m.text);
         const bool bf16 =

@@ -6,6 +6,8 @@ Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as 
 against NumPy: on the GPU, or on the CPU with TRITON_INTERPRET=1.
 """
 
+import math
+
 import numpy as np
 import torch
 import triton
@@ -82,7 +84,7 @@ def arg_max(x):
         INDEX=INDEX,
         BLOCK_B0=BLOCK_B0,
         BLOCK_N=BLOCK_N,
-        num_warps=min(max(BLOCK_B0 * BLOCK_N // 512, 1), 16),
+        num_warps=min(max(BLOCK_B0 * BLOCK_N // 256, 1), 16 if N <= 32768 else 32),
     )
     return y
 
@@ -96,8 +98,8 @@ def _position(operation, body, axes, grid, last):
     """The row-major position of the extreme element along axes that stay with an extent of 1; 0 of nothing."""
     body = np.moveaxis(np.broadcast_to(body, grid), axes, range(-len(axes), 0))
     kept = body.shape[: body.ndim - len(axes)]
-    body = body.reshape(*kept, -1)
-    count = body.shape[-1]
+    count = math.prod(body.shape[len(kept) :])
+    body = body.reshape(*kept, count)
     if count == 0:
         at = np.zeros(kept, np.int64)
     elif last:

@@ -34,16 +34,18 @@ def _div(a, b):
 
 @triton.jit
 def _exp(x):
-    # tl.exp is 2**(x / ln 2) with the product rounded, which costs |x| / 2 ulps. Here a fused multiply-add finds what
-    # the rounding lost, and exp(e) = 1 + e puts it back: 2 ulps.
+    # tl.exp rounds x / ln 2, which costs |x| / 2 ulps. Here what the rounded t leaves of x, found by fused
+    # multiply-adds with ln 2 in two parts, is put back: exp(x) = 2**t * exp(rest), and exp(rest) = 1 + rest. 2 ulps.
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
+        # Beyond these ends the result is 0 or infinity; NaN stays.
+        x = tl.maximum(x, -104.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 88.72284, propagate_nan=tl.PropagateNan.ALL)
         t = x * 1.44269504
-        lost = tl.fma(x, 1.44269504, -t) + x * 1.92596299e-8
+        rest = tl.fma(t, 1.90465432e-9, tl.fma(t, -0.693147182, x))
         power = tl.exp2(t)
-        finite = (power > 0.0) & (power < float("inf"))
-        return tl.where(finite, power + power * (lost * 0.693147181), power)
+        return tl.fma(power, rest, power)
 
 
 @triton.jit

@@ -67,18 +67,25 @@ def layer_norm_steps_kernel(
     for start in range(0, R0, BLOCK_R0):
         r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask)
-        r0_mask = r0 < R0
-        total += tl.where(r0_mask[None, :], x, 0.0)
+        x = tl.load(
+            x_ptr + a0[:, None] * R0 + r0[None, :],
+            mask=mask,
+            other=0.0,
+            eviction_policy="evict_last",
+        )
+        total += x
     total_1 = tl.sum(total, 1)
     centre = tl.div_rn(total_1, tl.cast(R0, tl.float32))
     mask = a0 < A0
     tl.store(centre_ptr + a0, centre, mask=mask)
     total_2 = tl.full([BLOCK_A0, BLOCK_R0], 0.0, tl.float32)
+    end = (tl.cdiv(R0, BLOCK_R0) - 1) * BLOCK_R0
     for start in range(0, R0, BLOCK_R0):
-        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        r0 = (end - start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1)
+        x = tl.load(
+            x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1, eviction_policy="evict_last"
+        )
         t = x - centre[:, None]
         sum_term = t * t
         r0_mask = r0 < R0
@@ -89,7 +96,9 @@ def layer_norm_steps_kernel(
     for start in range(0, R0, BLOCK_R0):
         r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1)
+        x = tl.load(
+            x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1, eviction_policy="evict_first"
+        )
         r0_mask = r0 < R0
         scale = tl.load(scale_ptr + r0, mask=r0_mask)
         bias = tl.load(bias_ptr + r0, mask=r0_mask)
@@ -132,11 +141,14 @@ def layer_norm(x, scale, bias):
         x.numel(), scale.numel(), bias.numel(), y.numel(), centre.numel(), inv_std.numel()
     )
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
-    if R0 <= 16384:
+    if R0 <= 32768:
         # A row fits on the chip: it is read once.
         BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
-        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(1024 // BLOCK_R0, 1))
         grid = (triton.cdiv(A0, BLOCK_A0),)
+        # With 64 registers a thread, two programs share a processor: one computes while the other
+        # waits.
+        options = {"maxnreg": 64} if BLOCK_R0 * BLOCK_A0 > 8192 and torch.version.cuda else {}
         layer_norm_rows_kernel[grid](
             x,
             scale,
@@ -149,12 +161,15 @@ def layer_norm(x, scale, bias):
             INDEX=INDEX,
             BLOCK_R0=BLOCK_R0,
             BLOCK_A0=BLOCK_A0,
-            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16),
+            num_warps=min(
+                max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16 if BLOCK_R0 * BLOCK_A0 <= 16384 else 32
+            ),
+            **options,
         )
     else:
         # Rows are walked in steps, once for each reduction and once for the result.
-        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 2048)
-        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 8192)
+        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(8192 // BLOCK_R0, 1))
         grid = (triton.cdiv(A0, BLOCK_A0),)
         layer_norm_steps_kernel[grid](
             x,
@@ -168,7 +183,7 @@ def layer_norm(x, scale, bias):
             INDEX=INDEX,
             BLOCK_R0=BLOCK_R0,
             BLOCK_A0=BLOCK_A0,
-            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16),
+            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 256, 1), 16 if R0 <= 32768 else 32),
         )
     return y, centre, inv_std
 

@@ -23,16 +23,27 @@ def _maximum(a, b):
 
 @triton.jit
 def _exp(x):
-    # tl.exp is 2**(x / ln 2) with the product rounded, which costs |x| / 2 ulps. Here a fused multiply-add finds what
-    # the rounding lost, and exp(e) = 1 + e puts it back: 2 ulps.
+    # tl.exp rounds x / ln 2, which costs |x| / 2 ulps. Here what the rounded t leaves of x, found by fused
+    # multiply-adds with ln 2 in two parts, is put back: exp(x) = 2**t * exp(rest), and exp(rest) = 1 + rest. 2 ulps.
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
+        # Beyond these ends the result is 0 or infinity; NaN stays.
+        x = tl.maximum(x, -104.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 88.72284, propagate_nan=tl.PropagateNan.ALL)
         t = x * 1.44269504
-        lost = tl.fma(x, 1.44269504, -t) + x * 1.92596299e-8
+        rest = tl.fma(t, 1.90465432e-9, tl.fma(t, -0.693147182, x))
         power = tl.exp2(t)
-        finite = (power > 0.0) & (power < float("inf"))
-        return tl.where(finite, power + power * (lost * 0.693147181), power)
+        return tl.fma(power, rest, power)
+
+
+@triton.jit
+def _share(e, total):
+    # e / total, correctly rounded, for 0 <= e <= 1 <= total: one division a row, and for each element what its product
+    # leaves, put back (Markstein). The general division costs a dozen instructions an element.
+    inverse = tl.div_rn(1.0, total)
+    q = e * inverse
+    return tl.fma(tl.fma(0.0 - q, total, e), inverse, q)
 
 
 @triton.jit
@@ -45,9 +56,8 @@ def softmax_rows_kernel(
     x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask, other=float("-inf"))
     m = tl.reduce(x, 1, _maximum)
     e = _exp(x - m[:, None])
-    r0_mask = r0 < R0
-    s = tl.sum(tl.where(r0_mask[None, :], e, 0.0), 1)
-    y = tl.div_rn(e, s[:, None])
+    s = tl.sum(e, 1)
+    y = _share(e, s[:, None])
     tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask)
 
 
@@ -60,24 +70,35 @@ def softmax_steps_kernel(
     for start in range(0, R0, BLOCK_R0):
         r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask = (o0[:, None] < O0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
-        r0_mask = r0 < R0
-        largest = _maximum(largest, tl.where(r0_mask[None, :], x, float("-inf")))
+        x = tl.load(
+            x_ptr + o0[:, None] * R0 + r0[None, :],
+            mask=mask,
+            other=float("-inf"),
+            eviction_policy="evict_last",
+        )
+        largest = _maximum(largest, x)
     m = tl.reduce(largest, 1, _maximum)
     total = tl.full([BLOCK_O0, BLOCK_R0], 0.0, tl.float32)
+    end = (tl.cdiv(R0, BLOCK_R0) - 1) * BLOCK_R0
     for start in range(0, R0, BLOCK_R0):
-        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
+        r0 = (end - start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask = (o0[:, None] < O0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
+        x = tl.load(
+            x_ptr + o0[:, None] * R0 + r0[None, :],
+            mask=mask,
+            other=float("-inf"),
+            eviction_policy="evict_last",
+        )
         sum_term = _exp(x - m[:, None])
-        r0_mask = r0 < R0
-        total += tl.where(r0_mask[None, :], sum_term, 0.0)
+        total += sum_term
     s = tl.sum(total, 1)
     for start in range(0, R0, BLOCK_R0):
         r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask = (o0[:, None] < O0) & (r0[None, :] < R0)
-        x = tl.load(x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask)
-        y = tl.div_rn(_exp(x - m[:, None]), s[:, None])
+        x = tl.load(
+            x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask, eviction_policy="evict_first"
+        )
+        y = _share(_exp(x - m[:, None]), s[:, None])
         tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask)
 
 
@@ -94,11 +115,14 @@ def softmax(x):
     # Offsets are int32 where they fit, which takes fewer registers and instructions.
     elements = max(x.numel(), y.numel())
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
-    if R0 <= 16384:
+    if R0 <= 32768:
         # A row fits on the chip: it is read once.
         BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
-        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(1024 // BLOCK_R0, 1))
         grid = (triton.cdiv(O0, BLOCK_O0),)
+        # With 64 registers a thread, two programs share a processor: one computes while the other
+        # waits.
+        options = {"maxnreg": 64} if BLOCK_R0 * BLOCK_O0 > 8192 and torch.version.cuda else {}
         softmax_rows_kernel[grid](
             x,
             y,
@@ -107,12 +131,15 @@ def softmax(x):
             INDEX=INDEX,
             BLOCK_R0=BLOCK_R0,
             BLOCK_O0=BLOCK_O0,
-            num_warps=min(max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16),
+            num_warps=min(
+                max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16 if BLOCK_R0 * BLOCK_O0 <= 16384 else 32
+            ),
+            **options,
         )
     else:
         # Rows are walked in steps, once for each reduction and once for the result.
-        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 2048)
-        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(2048 // BLOCK_R0, 1))
+        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 8192)
+        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(8192 // BLOCK_R0, 1))
         grid = (triton.cdiv(O0, BLOCK_O0),)
         softmax_steps_kernel[grid](
             x,
@@ -122,7 +149,7 @@ def softmax(x):
             INDEX=INDEX,
             BLOCK_R0=BLOCK_R0,
             BLOCK_O0=BLOCK_O0,
-            num_warps=min(max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16),
+            num_warps=min(max(BLOCK_R0 * BLOCK_O0 // 256, 1), 16 if R0 <= 32768 else 32),
         )
     return y
 

@@ -57,16 +57,27 @@ def _sqrt(x):
 
 @triton.jit
 def _exp(x):
-    # tl.exp is 2**(x / ln 2) with the product rounded, which costs |x| / 2 ulps. Here a fused multiply-add finds what
-    # the rounding lost, and exp(e) = 1 + e puts it back: 2 ulps.
+    # tl.exp rounds x / ln 2, which costs |x| / 2 ulps. Here what the rounded t leaves of x, found by fused
+    # multiply-adds with ln 2 in two parts, is put back: exp(x) = 2**t * exp(rest), and exp(rest) = 1 + rest. 2 ulps.
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
+        # Beyond these ends the result is 0 or infinity; NaN stays.
+        x = tl.maximum(x, -104.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 88.72284, propagate_nan=tl.PropagateNan.ALL)
         t = x * 1.44269504
-        lost = tl.fma(x, 1.44269504, -t) + x * 1.92596299e-8
+        rest = tl.fma(t, 1.90465432e-9, tl.fma(t, -0.693147182, x))
         power = tl.exp2(t)
-        finite = (power > 0.0) & (power < float("inf"))
-        return tl.where(finite, power + power * (lost * 0.693147181), power)
+        return tl.fma(power, rest, power)
+
+
+@triton.jit
+def _share(e, total):
+    # e / total, correctly rounded, for 0 <= e <= 1 <= total: one division a row, and for each element what its product
+    # leaves, put back (Markstein). The general division costs a dozen instructions an element.
+    inverse = tl.div_rn(1.0, total)
+    q = e * inverse
+    return tl.fma(tl.fma(0.0 - q, total, e), inverse, q)
 
 
 @triton.jit
@@ -303,9 +314,38 @@ def _fmod(x, y):
 
 
 @triton.jit
+def _fmod64(x, y):
+    # Exact. A quotient cut to 24 bits, or to a whole number, times either half of the divisor's bits has no rounding, nor
+    # have the differences; where the quotient was rounded up the remainder is negative, and is counted from the other
+    # side. 32 steps reach quotients of 2**700; for those up to 2**2098 multiples of y go before.
+    r = tl.abs(x)
+    b = tl.abs(y)
+    below = r < 0.0
+    for part in tl.static_range(3):
+        step = b
+        for _ in tl.static_range(2 - part):
+            step = step * 5.260135901548374e210
+        high = (step.to(tl.int64, bitcast=True) & -134217728).to(tl.float64, bitcast=True)
+        for _ in range(32):
+            q = r / step
+            cut = (q.to(tl.int64, bitcast=True) & -536870912).to(tl.float64, bitcast=True)
+            q = tl.where(q < 16777216.0, tl.floor(q), cut)
+            rest = tl.where(r >= step, (r - q * high) - q * (step - high), r)
+            below = below ^ (rest < 0.0)
+            r = tl.abs(rest)
+    r = tl.where(below & (r != 0.0), b - r, r)
+    invalid = (tl.abs(x) == float("inf")) | (y == 0.0) | (x != x) | (y != y)
+    r = tl.where(b == float("inf"), tl.abs(x), r)
+    return _copysign(tl.where(invalid, float("nan"), r), x)
+
+
+@triton.jit
 def _floor_mod(x, y):
     # The remainder with the divisor's sign.
-    r = _fmod(x, y)
+    if x.dtype == tl.float64:
+        r = _fmod64(x, y)
+    else:
+        r = _fmod(x, y)
     return tl.where(r == 0.0, _copysign(r, y), tl.where((r < 0.0) != (y < 0.0), r + y, r))
 
 
