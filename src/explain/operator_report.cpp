@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "derive/batch.h"
 #include "derive/cost.h"
+#include "derive/gradient.h"
+#include "derive/halo.h"
 #include "derive/shape.h"
 #include "derive/sharding.h"
 
@@ -29,6 +31,9 @@ OperatorReport report(const lang::Library& l, const std::string& name, const mat
     r.flops = c.flops().str();
     r.bytes = c.bytes().str();
     r.sharding = derive::print_shardings(p);
+    r.halos = derive::print_halos(p);
+    if (const auto g = derive::gradient(p, {}, {.save = true}); g.ok())
+        r.kept = g->kept.empty() ? "nothing\n" : derive::print_kept(g->kept);
     if (!p.inputs.empty())
         r.batching = derive::print_shape_rule(
             derive::batch(p, std::vector<bool>(p.inputs.size(), true), math::Sym::symbol("batch")));
@@ -68,6 +73,9 @@ std::string to_text(const OperatorReport& r) {
     }
     t += "\ncost\n" + wrapped(r.cost, 4, 8);
     if (!r.sharding.empty()) t += "\nin parts, along\n" + indented(r.sharding);
+    if (!r.halos.empty())
+        t += "\nin parts that overlap (positions that a result i reads, from step * i)\n" + indented(r.halos);
+    if (!r.kept.empty()) t += "\nof the forward pass, for the gradient (opwright grad --save)\n" + indented(r.kept);
     if (!r.batching.empty())
         t += "\nover a batch (a dim before the others of any inputs, and of what depends on them)\n" +
              wrapped(r.batching, 4, 8);
@@ -86,6 +94,8 @@ nlohmann::json to_json(const OperatorReport& r) {
             {"shape_rule", r.shape_rule},
             {"requirements", r.requirements},
             {"sharding", r.sharding},
+            {"halos", r.halos},
+            {"kept", r.kept},
             {"batching", r.batching},
             {"cost", {{"flops", r.flops}, {"bytes", r.bytes}, {"text", r.cost}}},
             {"equations", r.equations},

@@ -16,6 +16,8 @@ struct OperatorReport {
     std::string cost;                       // closed forms
     std::string flops, bytes;
     std::string sharding;                   // one line an axis along which it can be computed in parts
+    std::string halos;                      // one line a dim along which the parts overlap, as windows do
+    std::string kept;                       // what of the forward pass the gradient reads: given or computed again
     std::string batching;                   // the shape rule with a dim for the batch in every input
     std::string equations;                  // the mathematics level, as the reference evaluates it
     std::vector<std::string> symbols;

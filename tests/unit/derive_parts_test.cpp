@@ -1,5 +1,6 @@
 // Batching and sharding rules of every operator of the library: what they say is done, and the results compared.
 #include "derive/batch.h"
+#include "derive/halo.h"
 #include "derive/shape.h"
 #include "derive/sharding.h"
 #include "gradient_test_util.h"
@@ -100,6 +101,85 @@ TEST_P(PartsOf, CombineToTheWhole) {
             }
         }
     }
+}
+
+// Each part runs the operator on what the rule says it reads; results before the part's own are dropped.
+void overlapping_parts(const math::Program& program, const std::vector<Tensor>& in, int& rules) {
+    const auto whole = derive::reference(program, in);
+    ASSERT_TRUE(whole.ok()) << render(whole.error());
+    const Tensor& all = (*whole)[0].value;
+    std::vector<Shape> shapes;
+    for (const Tensor& t : in) shapes.push_back(t.shape());
+    const auto sizes = derive::bind_symbols(program, shapes);
+    ASSERT_TRUE(sizes.ok());
+    for (const derive::Halo& h : derive::halos(program)) {
+        const int64_t n = all.shape()[h.dim], cut = (n + 1) / 2;
+        if (n < 2) continue;
+        ++rules;
+        for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, cut}, {cut, n}}) {
+            int64_t early = 0;  // results computed before the part's own, so that every part starts at a multiple
+            for (const derive::HaloInput& x : h.inputs)
+                if (!x.whole) {
+                    const int64_t before = std::max<int64_t>(-*math::evaluate(x.before, *sizes), 0);
+                    early = std::max(early, (before + x.step - 1) / x.step);
+                }
+            const int64_t start = std::max<int64_t>(from - early, 0);
+            std::vector<Tensor> some;
+            for (size_t i = 0; i < in.size(); ++i) {
+                const derive::HaloInput& x = h.inputs[i];
+                if (x.whole) {
+                    some.push_back(in[i]);
+                    continue;
+                }
+                const int64_t last = x.step * (to - 1) + *math::evaluate(x.after, *sizes) + 1;
+                const int64_t end = to == n ? in[i].shape()[x.dim] : std::min(last, in[i].shape()[x.dim]);
+                some.push_back(part(in[i], x.dim, x.step * start, end));
+            }
+            const auto r = derive::reference(program, some);
+            ASSERT_TRUE(r.ok()) << render(r.error()) << derive::print_halos(program) << program.print();
+            const Tensor& got = (*r)[0].value;
+            ASSERT_GE(got.shape()[h.dim], to - start) << derive::print_halos(program) << program.print();
+            const Tensor mine = part(got, h.dim, from - start, to - start), want = part(all, h.dim, from, to);
+            ASSERT_EQ(mine.shape(), want.shape());
+            for (int64_t i = 0; i < want.size(); ++i)
+                ASSERT_TRUE(near(want.get(i), mine.get(i))) << derive::print_halos(program) << program.print();
+        }
+    }
+}
+
+TEST_P(PartsOf, OverlapAsTheHaloSays) {
+    if (!make()) GTEST_SKIP() << "its example broadcasts";
+    int rules = 0;
+    overlapping_parts(program, in, rules);
+}
+
+TEST(DeriveHalo, OfWindowsOfManyKinds) {
+    // Strides, dilations and paddings of a convolution, at sizes that divide evenly and not; a stencil.
+    std::mt19937_64 random(3);
+    int rules = 0;
+    for (const std::string& body :
+         {"p in 0..h + 2 - k + 1\n    y[p] = sum[k](x[p + k - 1] outside zero * w[k])",
+          "p in 0..(h - 2 * (k - 1) - 1) // 3 + 1\n    y[p] = sum[k](x[3 * p + 2 * k] * w[k])",
+          "p in 0..(h + 3 - k) // 2 + 1\n    y[p] = max[k](x[2 * p + k - 2] outside (-inf)) + 0 * w[0]",
+          "p in 0..h\n    i in 0..h\n    t[i] = x[i] * w[0]\n    y[p] = t[p - 1] outside zero - 2 * t[p] + x[p + 2] "
+          "outside "
+          "zero"}) {
+        lang::Library library;
+        const std::string head = "op f(x[h], w[k]) -> y[p] where T in float:\n    ";
+        const Status added = library.add(std::make_shared<const Source>(Source{"f.op", head + body + "\n"}));
+        if (!added.ok()) {
+            ADD_FAILURE() << render(added.error());
+            continue;
+        }
+        const auto p = library.elaborate_symbolic("f");
+        ASSERT_TRUE(p.ok()) << render(p.error());
+        for (int64_t n : {11, 12, 17}) {
+            const std::vector<Tensor> in{random_values(DType::F32, {n}, random, -1, 1),
+                                         random_values(DType::F32, {3}, random, -1, 1)};
+            overlapping_parts(*p, in, rules);
+        }
+    }
+    EXPECT_EQ(rules, 12);
 }
 
 TEST_P(PartsOf, BatchIsEachByItself) {

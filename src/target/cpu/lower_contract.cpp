@@ -43,10 +43,15 @@ public:
         a_.shared = !a_.constant && a_.batch.size() <= k_.batch.size() && !expands(a_) &&
                     (a_.batch.size() < k_.batch.size() || columns_.upper() > plan_.nt);
         nt_ = tile_columns();
+        // A few rows more than a tile are no tile of their own: its columns would be packed again for them.
+        m_tiles_ =
+            rows_.is_const() ? ceil_div(rows_, plan_.mt) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
+        mt_ = rows_.is_const() ? Sym(plan_.mt) : ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_);
+        most_rows_ = rows_.is_const() ? plan_.mt : plan_.mt + plan_.mt / 2 + mr_;
     }
 
     void run(Stage stage) {
-        const Sym batches = extent(k_.batch), m_tiles = ceil_div(rows_, plan_.mt), n_tiles = ceil_div(columns_, nt_);
+        const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = ceil_div(columns_, nt_);
         stage.tasks = batches * m_tiles * n_tiles;
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
         Sym& packed = stage.contraction->packed;
@@ -55,13 +60,13 @@ public:
         else if (!a_.constant)
             packed = batches * n_tiles * rows_ * depth_;
         if (!b_factor_.constant) packed = packed + batches * m_tiles * columns_ * depth_;
-        panels(a_, plan_.mt);
+        panels(a_, most_rows_);
         panels(b_factor_, plan_.nt);
         // With one block of depth a register tile is finished at once: its place in fast memory can be one for all.
         one_block_ = depth_.is_const() && *depth_.constant() <= plan_.kc;
         c_stride_ = one_block_ ? nr_ : plan_.nt;
         direct_ = one_block_ && k_.m.size() == 1 && light_epilogue();
-        c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : plan_.mt * plan_.nt));
+        c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : most_rows_ * plan_.nt));
         Packer a = packer(a_), b = packer(b_factor_, plan_.nt);
 
         b_.function(name_, [&] {
@@ -70,9 +75,9 @@ public:
                 const LExpr nt = point_.sym(n_tiles), mt = point_.sym(m_tiles);
                 const LExpr n0 = b_.let("n0", loop::mod(task, nt) * point_.sym(nt_));
                 const LExpr rest = b_.let("rest", loop::floordiv(task, nt));
-                const LExpr m0 = b_.let("m0", loop::mod(rest, mt) * plan_.mt);
+                const LExpr m0 = b_.let("m0", loop::mod(rest, mt) * point_.sym(mt_));
                 decode(k_.batch, b_.let("batch", loop::floordiv(rest, mt)));
-                const LExpr m1 = b_.let("m1", loop::min(m0 + plan_.mt, point_.sym(rows_)));
+                const LExpr m1 = b_.let("m1", loop::min(m0 + point_.sym(mt_), point_.sym(rows_)));
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(nt_), point_.sym(columns_)));
                 const LExpr depth = point_.sym(depth_);
                 // An empty sum still has its epilogue, so there is one block at least.
@@ -365,7 +370,8 @@ private:
     int lanes_;
     int64_t nr_, mr_;
     DType type_;
-    Sym rows_, columns_, depth_, nt_ = 0;
+    Sym rows_, columns_, depth_, nt_ = 0, mt_ = 0, m_tiles_ = 1;
+    int64_t most_rows_ = 0;  // of a task
     Factor a_, b_factor_;
     bool one_block_ = false;
     bool direct_ = false;  // full register tiles are finished from registers

@@ -10,6 +10,31 @@ Interior interior(Context& c, Point& point, VarId lane, const std::vector<VarId>
     Interior r;
     bool whole_known = true;
     std::vector<bool> seen(c.math.expr_count());
+    // A position that is not linear and no data, as (v + 1) // 2; false where nothing can be said of its lanes.
+    const auto divided = [&](ExprId id, const Sym& extent) {
+        const auto free = c.math.free_vars(id);
+        const bool varies = std::any_of(
+            free.begin(), free.end(), [&](VarId v) { return std::find(inner.begin(), inner.end(), v) != inner.end(); });
+        if (!c.math.reads(id).empty()) return true;  // each is checked
+        if (std::find(free.begin(), free.end(), lane) == free.end()) {
+            whole_known &= !varies;
+            if (varies) return true;
+            const LExpr at = point.eval(id, 0);
+            r.whole = joint(r.whole, loop::both(loop::ge(at, c.b.i64(0)), loop::lt(at, point.sym(extent))));
+            return true;
+        }
+        const math::Expr& e = c.math.expr(id);
+        const auto f = e.kind == ExprKind::Call && e.fn == Fn::FloorDiv ? affine(c.math, e.args[0]) : std::nullopt;
+        const math::Expr* by = f ? &c.math.expr(e.args[1]) : nullptr;
+        if (varies || !f || by->kind != ExprKind::Literal || by->integer < 1 || !f->coefficient(lane).is(1))
+            return e.kind == ExprKind::Call && e.fn == Fn::Mod;  // lanes of others may leave unseen
+        LExpr rest = point.sym(f->offset);
+        for (const auto& [v, k] : f->terms)
+            if (v != lane) rest = rest + point.variable(v) * point.sym(k);
+        const LExpr begin = -rest, end = point.sym(extent) * by->integer - rest;
+        r.lanes = r.lanes ? Range{loop::max(r.lanes->begin, begin), loop::min(r.lanes->end, end)} : Range{begin, end};
+        return true;
+    };
     while (!roots.empty()) {
         const ExprId e = roots.back();
         roots.pop_back();
@@ -21,8 +46,11 @@ Interior interior(Context& c, Point& point, VarId lane, const std::vector<VarId>
         if (!bounded) continue;
         for (size_t d = 0; d < c.math.tensors[x.ref].shape.size(); ++d) {
             const auto f = affine(c.math, x.args[d]);
-            if (!f) continue;
             const Sym& extent = c.math.tensors[x.ref].shape[d];
+            if (!f) {
+                if (!divided(x.args[d], extent)) return {};
+                continue;
+            }
             if (f->is_plain_var() && c.math.vars[f->terms[0].first].extent == extent) continue;
             LExpr low = point.sym(f->offset), high = low;  // of the index without the lane's part
             bool bounds_known = true;

@@ -126,7 +126,7 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
             if (parts[d] && !parts[d]->quotient) start = start + sym(s.strides[d]) * keys[g][k++];
         LExpr guard = width > wanted && width > 1 ? loop::first_lanes(b_.i64(wanted), width) : LExpr{};
         const bool inside = !inner || (inner->of(0) >= 0 && (*inner_extent - Sym(1) - inner->highest).lower() >= 0);
-        if (!inside) {
+        if (!inside && !interior_) {
             const LExpr first = along + low;
             if (width == 1) return std::nullopt;
             guard = joint(guard, loop::first_lanes(sym(*inner_extent) - first, width));

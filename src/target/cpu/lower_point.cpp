@@ -225,6 +225,7 @@ Point::Index Point::index(ExprId e, const Sym& extent, int position) {
         return r;
     }
     r.from_data = true;
+    r.reads = !p_.reads(e).empty();
     const LExpr v = eval(e, position);
     if (v.type().is_vector())
         r.vector = v;
@@ -262,6 +263,7 @@ void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report,
         return;
     }
     if (whole_inside_ && !i.vector && !i.from_data) return;
+    if (whole_inside_ && !i.vector && !report && !i.reads) return;
     const LExpr v = i.vector ? i.vector : i.base;
     const LExpr ok = loop::both(loop::ge(v, v.type().is_vector() ? broadcast(b_.i64(0)) : b_.i64(0)),
                                 loop::lt(v, v.type().is_vector() ? broadcast(sym(extent)) : sym(extent)));

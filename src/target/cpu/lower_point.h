@@ -80,6 +80,7 @@ private:
         loop::Expr vector;  // set: lanes() values, base and step unused
         bool known_inside = false;
         bool from_data = false;  // no affine form
+        bool reads = false;      // some tensor
     };
     struct Address {
         loop::Expr offset;            // scalar, of lane 0
