@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/thread_pool.h"
+#include "target/target.h"
 
 namespace opwright::cli {
 
@@ -34,6 +35,41 @@ CompileOptions ExecutionFlags::options() const {
 }
 
 std::shared_ptr<runtime::ThreadPool> ExecutionFlags::pool() const { return std::make_shared<runtime::ThreadPool>(threads); }
+
+void TargetFlags::add(CLI::App& a) {
+    a.add_option("--target", target, "what runs the kernels: cpu, or a target that `emit` writes source for")
+        ->capture_default_str();
+    a.add_flag("--fallback", fallback, "run what the target has no form for on the cpu, and say so");
+}
+
+Status TargetFlags::apply(CompileOptions& o) const {
+    if (target == "cpu") return ok_status();
+    OPW_TRY(o.execution.target, target::find_target(target));
+    const std::string why = o.execution.target->cannot_run();
+    if (why.empty()) return ok_status();
+    return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", target, why), {},
+                      fmt::format("`opwright emit OPERATOR --target {}` writes an operator's source all the same.", target));
+}
+
+std::vector<std::string> TargetFlags::placement(const Compiled& c) const {
+    if (target == "cpu") return {};
+    const graph::Graph& g = c.executable->graph();
+    size_t kernels = 0;
+    for (graph::NodeId n = 0; n < g.nodes.size(); ++n) kernels += c.executable->kernel(n) != nullptr;
+    const auto& fallbacks = c.executable->fallbacks();
+    size_t left = 0;  // one that is a constant ran beforehand
+    for (const auto& f : fallbacks) left += c.executable->kernel(f.node) != nullptr;
+    const auto on = target::find_target(target);
+    std::vector<std::string> r{fmt::format("target {}, run on {}: {} kernel{}{}", target, on.ok() ? (*on)->runs_on() : "",
+                                           kernels - left, kernels - left == 1 ? "" : "s",
+                                           left ? fmt::format(", and {} on the cpu", left) : "")};
+    for (const auto& f : fallbacks) {
+        const graph::Node& n = g.nodes[f.node];
+        r.push_back(fmt::format("fallback: '{}' ran on the cpu, because target {} refused it: {}",
+                                n.sources.empty() ? n.program.name : n.sources.back().name, target, f.reason));
+    }
+    return r;
+}
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 

@@ -28,6 +28,17 @@ struct ExecutionFlags {
     std::shared_ptr<runtime::ThreadPool> pool() const;
 };
 
+// What runs the kernels: the cpu, or a target that emits source.
+struct TargetFlags {
+    std::string target = "cpu";
+    bool fallback = false;
+    void add(CLI::App& command);
+    // Puts the choice into the options. Errors: no such target; "not run: ..." for one that can't run here.
+    Status apply(CompileOptions& o) const;
+    // One line on where `c` runs and one for each kernel that fell back to the cpu; nothing for target cpu.
+    std::vector<std::string> placement(const Compiled& c) const;
+};
+
 // ---- output
 
 void print(const std::string& text);               // to standard output

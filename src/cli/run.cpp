@@ -7,59 +7,34 @@
 
 #include "base/text.h"
 #include "cli/subject.h"
-#include "derive/shape.h"
 #include "io/file.h"
-#include "target/target.h"
-#include "verify/source_target.h"
 
 namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op, on = "cpu", schedule;
+    std::string target, op, schedule;
+    TargetFlags on;
     std::vector<std::string> output;
     DataFlags data;
     ExecutionFlags execution;
     bool json = false;
 };
 
-// On a target that emits source.
-Result<std::vector<io::NamedTensor>> results_on(const Flags& f, const Operator::Version& v, const CompileOptions& options) {
-    OPW_TRY(const target::Target* on, target::find_target(f.on));
-    if (const std::string why = on->cannot_run(); !why.empty())
-        return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", f.on, why), {},
-                          fmt::format("`opwright emit {} --target {}` writes its source all the same.", f.target, f.on));
-    OPW_TRY(const verify::Compiled kernel, verify::source_target(*on, {.schedule = options.execution.cpu.schedule})(v.program));
-    std::vector<Shape> shapes;
-    for (const Tensor& t : v.arguments) shapes.push_back(t.shape());
-    OPW_TRY(const math::SymValues sizes, derive::bind_symbols(v.program, shapes));
-    OPW_CHECK(derive::check_requirements(v.program, sizes));
-    std::vector<Tensor> outputs;
-    for (math::TensorId t : v.program.outputs) {
-        OPW_TRY(Shape s, derive::concrete_shape(v.program, t, sizes));
-        outputs.emplace_back(v.program.tensors[t].dtype, std::move(s));
-    }
-    OPW_CHECK(kernel(sizes, v.arguments, outputs));
+Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::string>& notes, std::vector<std::string>& place) {
     std::vector<io::NamedTensor> r;
-    for (size_t i = 0; i < outputs.size(); ++i)
-        r.push_back({v.program.tensors[v.program.outputs[i]].name, std::move(outputs[i])});
-    return r;
-}
-
-Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::string>& notes) {
-    std::vector<io::NamedTensor> r;
+    CompileOptions options = f.execution.options();
+    OPW_CHECK(f.on.apply(options));
     if (is_model(f.target)) {
-        if (f.on != "cpu")
-            return Diagnostic(fmt::format("not run: models run on target cpu, not yet on {}.", f.on), {},
-                              "Run an operator of the library or of a file on that target.");
-        OPW_TRY(auto model, Model::load(f.target, f.execution.options(), f.execution.pool()));
+        OPW_TRY(auto model, Model::load(f.target, options, f.execution.pool()));
         OPW_TRY(const NamedInputs inputs, model_inputs(*model, f.data, notes));
         OPW_TRY(auto outputs, model->run(inputs));
+        OPW_TRY(const auto compiled, model->version(inputs));
+        place = f.on.placement(*compiled);
         for (size_t i = 0; i < outputs.size(); ++i) r.push_back({model->outputs()[i].name, std::move(outputs[i])});
         return r;
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
-    CompileOptions options = f.execution.options();
     if (!f.schedule.empty()) {
         OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
     }
@@ -70,8 +45,8 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
                 notes.push_back(fmt::format("{}: {}{} of random values (seed {})", call.names[std::min(i, call.names.size() - 1)],
                                             name(call.inputs[i].dtype()), to_string(call.inputs[i].shape()), f.data.seed));
     OPW_TRY(const auto version, call.op->version(call.inputs));
-    if (f.on != "cpu") return results_on(f, version, options);
     OPW_TRY(auto outputs, version.compiled->executable->run(version.arguments, call.op->pool()));
+    place = f.on.placement(*version.compiled);
     for (size_t i = 0; i < outputs.size(); ++i)
         r.push_back({version.program.tensors[version.program.outputs[i]].name, std::move(outputs[i])});
     return r;
@@ -103,16 +78,17 @@ Status write(const Flags& f, const std::vector<io::NamedTensor>& tensors) {
 }
 
 void run(const Flags& f, Context& c) {
-    std::vector<std::string> notes;
-    auto r = results(f, notes);
+    std::vector<std::string> notes, place;
+    auto r = results(f, notes, place);
     if (!r.ok()) return fail(c, r.error(), f.json);
     if (Status s = write(f, *r); !s.ok()) return fail(c, s.error(), f.json);
     if (f.json) {
-        nlohmann::json j{{"target", f.target}, {"notes", notes}, {"outputs", nlohmann::json::array()}};
+        nlohmann::json j{{"target", f.target}, {"notes", notes}, {"placement", place}, {"outputs", nlohmann::json::array()}};
         for (const io::NamedTensor& t : *r) j["outputs"].push_back(describe_json(t.name, t.tensor));
         return print_json(j);
     }
     for (const std::string& n : notes) print(wrapped("input  " + n));
+    for (const std::string& p : place) print(wrapped(p + "\n"));
     for (const io::NamedTensor& t : *r) print(wrapped("output " + describe(t.name, t.tensor)));
 }
 }  // namespace
@@ -122,8 +98,7 @@ void add_run(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("run", "Run a model or an operator");
     a->add_option("TARGET", f->target, "a model (.onnx), a file of declarations (.op), or an operator of the library")->required();
     a->add_option("--op", f->op, "which operator of the file");
-    a->add_option("--target", f->on, "what runs an operator: cpu, or a target that `emit` writes source for")
-        ->capture_default_str();
+    f->on.add(*a);
     a->add_option("--output", f->output, "FILE.npz for all outputs, or NAME=FILE (.npy, .npz, .pb, .png, .jpg)");
     a->add_option("--schedule", f->schedule, "an operator's schedule, as `explain --level schedule --json` prints it");
     f->data.add(*a);

@@ -18,7 +18,8 @@ namespace {
 
 struct Flags {
     std::vector<std::string> targets;
-    std::string op, on = "cpu";
+    std::string op;
+    TargetFlags on;
     DataFlags data;
     ExecutionFlags execution;
     bool json = false;
@@ -34,7 +35,9 @@ Result<Operators> all_operators() {
 
 Result<json> verify_model(const std::string& path, const Flags& f, std::string& text) {
     auto pool = f.execution.pool();
-    CompileOptions fused = f.execution.options(), plain = fused;
+    CompileOptions fused = f.execution.options();
+    OPW_CHECK(f.on.apply(fused));
+    CompileOptions plain = fused;
     fused.check = plain.check = true;
     plain.fuse = false;
     OPW_TRY(auto model, Model::load(path, fused, pool));
@@ -46,6 +49,8 @@ Result<json> verify_model(const std::string& path, const Flags& f, std::string& 
     OPW_TRY(const auto arguments, model->arguments(*compiled, inputs));
     OPW_TRY(const verify::GraphReport r, verify::check_graph(*compiled, f.execution.no_fuse ? nullptr : other.get(), arguments, *pool));
     for (const std::string& n : notes) text += "input " + n + "\n";
+    const std::vector<std::string> place = f.on.placement(*compiled);
+    for (const std::string& p : place) text += p + "\n";
     json kernels = json::array();
     std::map<verify::Verdict, size_t> counts;
     double share = 0;
@@ -63,19 +68,17 @@ Result<json> verify_model(const std::string& path, const Flags& f, std::string& 
                         r.compared, verdicts.empty() ? "none" : verdicts, 100 * share);
     text += fmt::format("fused against unfused: largest difference {:.2g} of the largest value\n", r.fusion_difference);
     return json{{"target", path}, {"passed", r.passed()}, {"kernels", std::move(kernels)}, {"compared", r.compared}, {"wrong", r.wrong},
-                {"fusion_difference", r.fusion_difference}, {"notes", notes}};
+                {"fusion_difference", r.fusion_difference}, {"notes", notes}, {"placement", place}};
 }
 
 Result<json> verify_operators(const std::string& target, const Flags& f, std::string& text) {
     OPW_TRY(const Operators operators, target == kAll ? all_operators() : load_operators(target, f.op));
     auto pool = f.execution.pool();
     verify::Compile under_test = verify::cpu_target(f.execution.options().execution.cpu, *pool);
-    if (f.on != "cpu") {
-        OPW_TRY(const target::Target* on, target::find_target(f.on));
-        if (const std::string why = on->cannot_run(); !why.empty())
-            return Diagnostic(fmt::format("not run: target {} can't run here, because {}.", f.on, why), {},
-                              fmt::format("`opwright emit {} --target {}` writes its source all the same.", target, f.on));
-        text += fmt::format("target {}, run on {}\n", f.on, on->runs_on());
+    CompileOptions options;
+    OPW_CHECK(f.on.apply(options));
+    if (const target::Target* on = options.execution.target) {
+        text += fmt::format("target {}, run on {}\n", on->name(), on->runs_on());
         under_test = verify::source_target(*on);
     }
     json list = json::array();
@@ -99,11 +102,6 @@ void run(const Flags& f, Context& c) {
     json all = json::array();
     for (const std::string& target : f.targets) {
         std::string text;
-        if (is_model(target) && f.on != "cpu") {
-            fail(c, Diagnostic(fmt::format("not run: models are verified on target cpu, not yet on {}.", f.on), {},
-                               "Verify the operators of the library or of a file on that target."), f.json);
-            continue;
-        }
         auto r = is_model(target) ? verify_model(target, f, text) : verify_operators(target, f, text);
         if (!r.ok()) {
             fail(c, r.error(), f.json);
@@ -122,8 +120,7 @@ void add_verify(CLI::App& app, Context& c) {
     CLI::App* a = app.add_subcommand("verify", "Compare compiled kernels with the reference in 64-bit arithmetic");
     a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them), or models (.onnx)")->required();
     a->add_option("--op", f->op, "only this operator of the file");
-    a->add_option("--target", f->on, "which target's kernels: cpu, or one of those that `emit` writes source for")
-        ->capture_default_str();
+    f->on.add(*a);
     f->data.add(*a, false);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");

@@ -14,6 +14,7 @@
 #include "runtime/buffer_pool.h"
 #include "runtime/plan.h"
 #include "runtime/reference_kernel.h"
+#include "runtime/target_kernel.h"
 
 namespace opwright::runtime {
 using graph::kNone;
@@ -48,10 +49,20 @@ std::vector<std::string> symbols_of(const graph::Graph& g) {
 }
 
 std::vector<Result<target::cpu::KernelRef>> compile(std::span<const target::cpu::Request> requests, const ExecutableOptions& o) {
+    if (o.target) return target_kernels(requests, *o.target, {.schedule = o.cpu.schedule});
     if (o.engine == Engine::Cpu) return target::cpu::compile(requests, o.cpu);
     std::vector<Result<target::cpu::KernelRef>> r;
     for (const auto& q : requests) r.emplace_back(reference_kernel(*q.program));
     return r;
+}
+
+Diagnostic refused(const Diagnostic& why, const Node& n, const target::Target& t) {
+    const std::string name = n.sources.empty() ? n.program.name : n.sources.back().name;
+    std::string reason = why.message;
+    for (const auto& note : why.notes) reason += " " + note.text;
+    Diagnostic d(fmt::format("Target {} does not take the operator '{}': {}", t.name(), name, reason), why.span, why.next);
+    if (why.next.empty()) d.with_next("Add --fallback to run such operators on the cpu.");
+    return in_operator(std::move(d), n);
 }
 
 // Memory that stands for the elements of a tensor that has none.
@@ -64,6 +75,7 @@ struct Executable::Impl {
     std::vector<std::vector<uint32_t>> slots;           // by value and dim
     std::vector<Step> steps;
     std::vector<target::cpu::KernelRef> kernels;        // by node; null for views and nodes evaluated beforehand
+    std::vector<Executable::Fallback> fallbacks;
     int64_t constant_bytes = 0;
     mutable std::mutex mutex;
     mutable std::list<std::pair<std::vector<Shape>, std::shared_ptr<Plan>>> plans;  // latest first
@@ -104,7 +116,14 @@ struct Executable::Impl {
             stage.detail(fmt::format("{} kernels", requests.size()));
             auto compiled = compile(requests, o);
             for (size_t k = 0; k < nodes.size(); ++k) {
-                if (!compiled[k].ok()) return in_operator(compiled[k].error(), g.nodes[nodes[k]]);
+                const Node& n = g.nodes[nodes[k]];
+                if (!compiled[k].ok() && o.target && o.fallback) {
+                    fallbacks.push_back({nodes[k], compiled[k].error().message});
+                    compiled[k] = target::cpu::compile({&requests[k], 1}, o.cpu)[0];
+                } else if (!compiled[k].ok() && o.target) {
+                    return refused(compiled[k].error(), n, *o.target);
+                }
+                if (!compiled[k].ok()) return in_operator(compiled[k].error(), n);
                 kernels[nodes[k]] = *compiled[k];
             }
         }
@@ -436,6 +455,7 @@ Result<Executable::Memory> Executable::memory(std::span<const Shape> shapes) con
     OPW_TRY(auto p, impl_->plan({shapes.begin(), shapes.end()}));
     return Memory{p->memory.bytes, p->memory.lower_bound, impl_->constant_bytes};
 }
+const std::vector<Executable::Fallback>& Executable::fallbacks() const { return impl_->fallbacks; }
 const target::cpu::Kernel* Executable::kernel(graph::NodeId n) const { return impl_->kernels[n].get(); }
 
 }  // namespace opwright::runtime

@@ -9,6 +9,10 @@
 #include "graph/graph.h"
 #include "target/cpu/cpu.h"
 
+namespace opwright::target {
+class Target;
+}
+
 namespace opwright::runtime {
 
 enum class Engine : uint8_t { Cpu, Reference };
@@ -16,6 +20,8 @@ enum class Engine : uint8_t { Cpu, Reference };
 struct ExecutableOptions {
     Engine engine = Engine::Cpu;
     target::cpu::Options cpu;
+    const target::Target* target = nullptr;  // runs the kernels in place of the engine
+    bool fallback = false;          // kernels that `target` has no form for run on the cpu, see Executable::fallbacks()
     bool keep_text = false;         // of the levels below the graph, for text()
 };
 
@@ -57,6 +63,13 @@ public:
     // Bytes of the arena for intermediate results at these shapes, and the least that any plan could do with.
     struct Memory { int64_t arena = 0, lower_bound = 0, constants = 0; };
     Result<Memory> memory(std::span<const Shape> shapes) const;
+
+    // Kernels that run on the cpu because the target refused them: the target's reason.
+    struct Fallback {
+        graph::NodeId node = graph::kNone;
+        std::string reason;
+    };
+    const std::vector<Fallback>& fallbacks() const;
 
     // Of a Compute node; nullptr for views and nodes evaluated beforehand.
     const target::cpu::Kernel* kernel(graph::NodeId n) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -9,7 +10,8 @@
 namespace opwright::target::cuda {
 namespace {
 // Attributes as numbered in the driver's manual.
-constexpr int kClock = 13, kMultiprocessors = 16, kL2Bytes = 38, kMajor = 75, kMinor = 76, kSharedOptIn = 97;
+constexpr int kClock = 13, kMultiprocessors = 16, kL2Bytes = 38, kThreads = 39, kMajor = 75, kMinor = 76,
+              kSharedOptIn = 97;
 constexpr int kFunctionShared = 1, kFunctionLocal = 3, kFunctionRegisters = 4, kFunctionDynamicShared = 8;
 constexpr unsigned kNonBlocking = 1;
 constexpr size_t kGranule = 512;
@@ -31,8 +33,14 @@ size_t size_class(size_t bytes) {
 std::string DeviceInfo::arch() const { return fmt::format("sm_{}{}{}", major, minor, major >= 9 ? "a" : ""); }
 
 struct Device::Pool {
+    struct Block {
+        DevicePointer address = 0;
+        std::shared_ptr<Stream> stream;  // of the work that may still use it
+        std::shared_ptr<Event> last;     // recorded there when it was let go
+    };
     std::mutex mutex;
-    std::multimap<size_t, DevicePointer> free;
+    std::multimap<size_t, Block> free;
+    size_t free_bytes = 0, most = 0;
 };
 
 Stream::~Stream() {
@@ -87,6 +95,7 @@ Result<Device*> Device::open() {
     attribute(device.info_.minor, kMinor);
     attribute(device.info_.multiprocessors, kMultiprocessors);
     attribute(device.info_.shared_bytes, kSharedOptIn);
+    attribute(device.info_.threads, kThreads);
     attribute(l2, kL2Bytes);
     device.info_.l2_bytes = l2;
     int kilohertz = 0;
@@ -98,6 +107,7 @@ Result<Device*> Device::open() {
     d->DriverGetVersion(&device.info_.driver);
     device.driver_ = d;
     device.pool_ = std::make_shared<Pool>();
+    device.pool_->most = total / 4;
     if (device.info_.major < 8)
         return Diagnostic(fmt::format("{} has compute capability {}.{}; Opwright's kernels need 8.0 or later.", name,
                                       device.info_.major, device.info_.minor));
@@ -112,38 +122,66 @@ Result<Device*> Device::get() {
 
 Status Device::enter() const { return check(driver_->CtxSetCurrent(context_), info_.name, "cuCtxSetCurrent"); }
 
-Result<Memory> Device::allocate(size_t bytes, const std::string& what) {
+Result<Memory> Device::allocate(size_t bytes, const std::string& what, std::shared_ptr<Stream> stream) {
     const size_t size = size_class(bytes);
-    DevicePointer p = 0;
+    Pool::Block block;
     {
         const std::lock_guard lock(pool_->mutex);
-        if (auto it = pool_->free.find(size); it != pool_->free.end()) {
-            p = it->second;
+        // Best a block whose last work was on the same stream: nobody needs to wait.
+        auto [first, last] = pool_->free.equal_range(size);
+        const auto same = std::find_if(first, last, [&](const auto& x) { return x.second.stream == stream; });
+        const auto it = same != last ? same : first;
+        if (it != last) {
+            block = std::move(it->second);
             pool_->free.erase(it);
+            pool_->free_bytes -= size;
         }
     }
-    if (!p) {
-        if (driver_->MemAlloc(&p, size) != 0) {
-            trim();  // what the pool holds may be enough
-            OPW_CHECK(check(driver_->MemAlloc(&p, size),
-                            fmt::format("{} ({:.1f} MB of device memory)", what, static_cast<double>(size) / 1e6),
-                            "cuMemAlloc"));
-        }
+    if (block.address && block.last && block.stream != stream) {
+        OPW_CHECK(stream ? check(driver_->StreamWaitEvent(stream->handle(), block.last->handle_, 0), what,
+                                 "cuStreamWaitEvent")
+                         : check(driver_->EventSynchronize(block.last->handle_), what, "cuEventSynchronize"));
     }
+    if (!block.address && driver_->MemAlloc(&block.address, size) != 0) {
+        trim();  // what the pool holds may be enough
+        OPW_CHECK(check(driver_->MemAlloc(&block.address, size),
+                        fmt::format("{} ({:.1f} MB of device memory)", what, static_cast<double>(size) / 1e6),
+                        "cuMemAlloc"));
+    }
+    block.stream = std::move(stream);
+    if (block.stream && !block.last) { OPW_TRY(block.last, event()); }
     Memory m;
-    m.address_ = p;
+    m.address_ = block.address;
     m.bytes_ = size;
-    m.keep_ = std::shared_ptr<void>(nullptr, [p, size, pool = pool_](void*) {
-        const std::lock_guard lock(pool->mutex);
-        pool->free.emplace(size, p);
+    m.keep_ = std::shared_ptr<void>(nullptr, [this, size, block, pool = pool_](void*) mutable {
+        // Any thread may let go, also one that never used the device.
+        (void)enter();
+        if (block.stream) (void)block.last->record(*block.stream);
+        {
+            const std::lock_guard lock(pool->mutex);
+            if (pool->free_bytes + size <= pool->most) {
+                pool->free_bytes += size;
+                pool->free.emplace(size, std::move(block));
+                return;
+            }
+        }
+        driver_->MemFree(block.address);  // waits for the work that uses it
     });
     return m;
 }
 
 void Device::trim() {
     const std::lock_guard lock(pool_->mutex);
-    for (auto& [size, p] : pool_->free) driver_->MemFree(p);  // waits for the work that uses it
+    for (auto& [size, block] : pool_->free) driver_->MemFree(block.address);  // waits for the work that uses it
     pool_->free.clear();
+    pool_->free_bytes = 0;
+}
+
+int Device::resident_blocks(const Function& f, const LaunchShape& shape) const {
+    int n = 0;
+    driver_->OccupancyMaxActiveBlocksPerMultiprocessor(&n, f.handle, static_cast<int>(shape.threads),
+                                                       shape.shared_bytes);
+    return n;
 }
 
 Result<std::shared_ptr<Stream>> Device::stream() {

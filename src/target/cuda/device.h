@@ -17,14 +17,17 @@ struct DeviceInfo {
     int multiprocessors = 0;
     int64_t memory_bytes = 0, l2_bytes = 0;
     double clock_hz = 0;   // at most
+    int threads = 0;       // that a multiprocessor can hold
     int shared_bytes = 0;  // that one block may have, opted in
     int driver = 0;        // 13000: CUDA 13.0
     // "sm_90a" where the generation has instructions of its own (9.0 and later), else "sm_80".
     std::string arch() const;
 };
 
-// Device memory that goes back to its pool with the last owner. The next user's work follows on the same stream, so it
-// may be given out again while earlier kernels that use it are still queued.
+class Stream;
+
+// Device memory that goes back to its pool with the last owner, while earlier kernels that use it may still be queued:
+// the next user's work follows on the same stream, or waits for that stream.
 class Memory {
 public:
     DevicePointer address() const { return address_; }
@@ -86,8 +89,10 @@ public:
     Status enter() const;
 
     const DeviceInfo& info() const { return info_; }
-    // At least `bytes`, aligned to 256. `what` names whose memory it is, for the message when there is none left.
-    Result<Memory> allocate(size_t bytes, const std::string& what);
+    // At least `bytes`, aligned to 256, for work on `stream`; without one, for whoever waits before it lets go. `what`
+    // names whose memory it is, for the message when there is none left. The pool keeps at most a quarter of the
+    // device's memory for later.
+    Result<Memory> allocate(size_t bytes, const std::string& what, std::shared_ptr<Stream> stream = nullptr);
     // Gives unused blocks of the pool back to the driver; waits for the device.
     void trim();
 
@@ -98,6 +103,9 @@ public:
     // A kernel of the module; allows it `dynamic_shared` bytes. Error: more than a block may have.
     Result<Function> function(const std::shared_ptr<Module>& m, const std::string& name, int dynamic_shared);
 
+    // Blocks of this shape that a multiprocessor holds at once.
+    int resident_blocks(const Function& f, const LaunchShape& shape) const;
+
     Status upload(DevicePointer to, const void* from, size_t bytes, const Stream& s, const std::string& what) const;
     Status download(void* to, DevicePointer from, size_t bytes, const Stream& s, const std::string& what) const;
     Status copy(DevicePointer to, DevicePointer from, size_t bytes, const Stream& s, const std::string& what) const;
@@ -105,6 +113,8 @@ public:
     // `arguments[i]` points at the value of parameter i.
     Status launch(const Function& f, const LaunchShape& shape, void** arguments, const Stream& s,
                   const std::string& what) const;
+
+    const Driver& driver() const { return *driver_; }
 
 private:
     Device() = default;

@@ -50,6 +50,15 @@ Opened open_driver() {
     resolve(d.StreamCreate, "cuStreamCreate");
     resolve(d.StreamDestroy, "cuStreamDestroy_v2");
     resolve(d.StreamSynchronize, "cuStreamSynchronize");
+    resolve(d.StreamWaitEvent, "cuStreamWaitEvent");
+    resolve(d.StreamBeginCapture, "cuStreamBeginCapture_v2");
+    resolve(d.StreamEndCapture, "cuStreamEndCapture");
+    resolve(d.GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");
+    resolve(d.GraphLaunch, "cuGraphLaunch");
+    resolve(d.GraphDestroy, "cuGraphDestroy");
+    resolve(d.GraphExecDestroy, "cuGraphExecDestroy");
+    resolve(d.LaunchHostFunc, "cuLaunchHostFunc");
+    resolve(d.OccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     resolve(d.EventCreate, "cuEventCreate");
     resolve(d.EventDestroy, "cuEventDestroy_v2");
     resolve(d.EventRecord, "cuEventRecord");
@@ -78,6 +87,47 @@ Result<const Driver*> driver() {
                       "Run it on a machine with an NVIDIA GPU and its driver, or choose another target.");
 }
 
+const char* next_step(int code) {
+    // Codes as numbered in the driver's manual.
+    switch (code) {
+        case 1: return "This is a fault in Opwright: please report the declaration and the sizes.";
+        case 2:
+            return "Free memory of the GPU (nvidia-smi shows who holds it), or use smaller tensors.";
+        case 3:
+        case 4: return "The process is about to end, or its GPU was reset: start it again.";
+        case 46: return "Another process has the GPU for itself: wait for it, or see `nvidia-smi -q -d COMPUTE`.";
+        case 100:
+        case 101: return "See which GPUs `nvidia-smi` lists, and what CUDA_VISIBLE_DEVICES says.";
+        case 200:
+        case 209:
+        case 218:
+        case 222:
+            return "The kernel was compiled for another GPU or by a newer compiler than the driver knows: update the "
+                   "driver, or name an older NVRTC in OPWRIGHT_NVRTC.";
+        case 214:
+            return "The GPU's memory has an error that can't be corrected (`nvidia-smi -q -d ECC`): reset it, or use "
+                   "another.";
+        case 700:
+        case 715:
+        case 716:
+        case 717:
+        case 718:
+        case 719:
+            return "This is a fault in a generated kernel: please report the declaration and the sizes. With "
+                   "CUDA_LAUNCH_BLOCKING=1 the message names the operator; compute-sanitizer names the access.";
+        case 701:
+            return "A block takes more registers or shared memory than the GPU has: please report the declaration, the "
+                   "sizes and the GPU.";
+        case 702: return "The GPU drives a display, which allows kernels a few seconds: use smaller tensors, or another GPU.";
+        case 802:
+        case 803: return "The driver and the GPU's firmware do not fit together: update the driver.";
+        case 900:
+        case 901:
+        case 906: return "Work can't be captured as a graph here: run without it.";
+        default: return "`opwright doctor` shows the GPU, its driver and what does not fit together.";
+    }
+}
+
 Status check(int code, const std::string& what, const char* call) {
     if (code == 0) return ok_status();
     const Driver& d = opened().driver;
@@ -86,13 +136,7 @@ Status check(int code, const std::string& what, const char* call) {
     d.GetErrorString(code, &text);
     Diagnostic r(fmt::format("{}: {} failed with {} ({}).", what, call, name ? name : std::to_string(code),
                              text ? text : "no text"));
-    constexpr int kOutOfMemory = 2, kIllegalAddress = 700;
-    if (code == kOutOfMemory)
-        r.with_next("Free memory of the GPU (nvidia-smi shows who holds it), or use smaller tensors.");
-    if (code == kIllegalAddress)
-        r.with_next(
-            "This is a fault in the generated kernel: please report the declaration and the sizes. "
-            "compute-sanitizer names the access.");
+    r.with_next(next_step(code));
     return r;
 }
 

@@ -11,6 +11,8 @@ struct CUmod_st;
 struct CUfunc_st;
 struct CUstream_st;
 struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace opwright::target::cuda {
 
@@ -43,6 +45,15 @@ struct Driver {
     int (*StreamCreate)(CUstream_st**, unsigned);
     int (*StreamDestroy)(CUstream_st*);
     int (*StreamSynchronize)(CUstream_st*);
+    int (*StreamWaitEvent)(CUstream_st*, CUevent_st*, unsigned);
+    int (*StreamBeginCapture)(CUstream_st*, int);
+    int (*StreamEndCapture)(CUstream_st*, CUgraph_st**);
+    int (*GraphInstantiateWithFlags)(CUgraphExec_st**, CUgraph_st*, unsigned long long);
+    int (*GraphLaunch)(CUgraphExec_st*, CUstream_st*);
+    int (*GraphDestroy)(CUgraph_st*);
+    int (*GraphExecDestroy)(CUgraphExec_st*);
+    int (*LaunchHostFunc)(CUstream_st*, void (*)(void*), void*);
+    int (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, CUfunc_st*, int, size_t);
     int (*EventCreate)(CUevent_st**, unsigned);
     int (*EventDestroy)(CUevent_st*);
     int (*EventRecord)(CUevent_st*, CUstream_st*);
@@ -55,7 +66,11 @@ struct Driver {
 // Opens and initialises the driver once for the process. Error: why there is none, as a sentence.
 Result<const Driver*> driver();
 
-// Error: "WHAT: CALL failed with CUDA_ERROR_NAME (the driver's text)." `what` names the operator or the action.
+// Error: "WHAT: CALL failed with CUDA_ERROR_NAME (the driver's text).", and the next step for that error. `what` names
+// the operator or the action.
 Status check(int code, const std::string& what, const char* call);
+
+// What to do about an error of this code (CUresult).
+const char* next_step(int code);
 
 }  // namespace opwright::target::cuda

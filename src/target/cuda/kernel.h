@@ -22,15 +22,17 @@ public:
     Status fault(const Device& device, const Stream& stream) const;
     // For people: "softmax<<<32768, 256>>> THREADS=256 VECTOR=4, 40 registers, 0 bytes spilled".
     std::string describe() const;
-
-private:
-    friend class DeviceKernel;
+    // A launch, as it is given to the device.
     struct Step {
-        std::string name;
+        std::string name;  // "softmax<<<32768, 256>>> THREADS=256 VECTOR=4"
         Function function;
         LaunchShape shape;
         std::vector<void*> arguments;
     };
+    const std::vector<Step>& steps() const { return steps_; }
+
+private:
+    friend class DeviceKernel;
     std::vector<Step> steps_;
     std::vector<std::unique_ptr<int64_t[]>> values_;  // what arguments point at
     Memory workspace_, fault_;
@@ -38,14 +40,21 @@ private:
     std::shared_ptr<const CudaProgram> program_;
 };
 
+// Memory that the caller has for a kernel.
+struct Scratch {
+    DevicePointer workspace = 0;  // of LaunchPlan::workspace_bytes
+    DevicePointer fault = 0;      // of an int, which the caller sets to 0 before the kernel and reads after it
+};
+
 class DeviceKernel {
 public:
     DeviceKernel(Device& device, std::shared_ptr<const CudaProgram> p, CompileOptions o)
         : device_(device), program_(std::move(p)), options_(std::move(o)) {}
 
-    // `addresses` of inputs, then outputs, in the program's order. Compiles what was not compiled yet.
+    // `addresses` of inputs, then outputs, in the program's order. Compiles what was not compiled yet. Without
+    // `scratch` it allocates its own, and launch() sets the fault to 0.
     Result<std::unique_ptr<Prepared>> prepare(const math::SymValues& sizes, const std::vector<DevicePointer>& addresses,
-                                              const Stream& stream);
+                                              const Stream& stream, const Scratch* scratch = nullptr);
     const CudaProgram& program() const { return *program_; }
 
 private:

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -139,7 +140,7 @@ private:
     int to_ = -1;
     FILE* from_ = nullptr;
     std::mutex mutex_;
-    int64_t count_ = 0;
+    std::atomic<int64_t> count_ = 0;  // kernels are built from several threads
 };
 
 class RunningModule : public Runnable {

@@ -1,0 +1,101 @@
+#include "runtime/target_kernel.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "runtime/thread_pool.h"
+
+namespace opwright::runtime {
+namespace {
+using target::cpu::KernelRef;
+
+class TargetKernel final : public target::cpu::Kernel {
+public:
+    TargetKernel(const math::Program& p, std::string on, std::unique_ptr<target::Runnable> kernel)
+        : p_(p), symbols_(p.symbols()), on_(std::move(on)), packed_(p.inputs.size()), kernel_(std::move(kernel)) {}
+
+    int64_t workspace_bytes(std::span<const int64_t>) const override { return 0; }
+
+    Status run(const target::cpu::Launch& l, ThreadPool&) const override {
+        math::SymValues sizes;
+        for (size_t i = 0; i < symbols_.size(); ++i) sizes[symbols_[i]] = l.symbols[i];
+        std::vector<Tensor> inputs, outputs;
+        for (size_t i = 0; i < p_.inputs.size(); ++i) {
+            OPW_TRY(Tensor t, wrapped(p_.inputs[i], const_cast<void*>(l.inputs[i]), sizes));
+            inputs.push_back(std::move(t));
+        }
+        for (size_t i = 0; i < p_.outputs.size(); ++i) {
+            OPW_TRY(Tensor t, wrapped(p_.outputs[i], l.outputs[i], sizes));
+            outputs.push_back(std::move(t));
+        }
+        const std::lock_guard lock(mutex_);  // a Runnable serves one caller at a time
+        return kernel_->run(sizes, inputs, outputs);
+    }
+
+    bool pack_constants(std::span<const void* const>, ThreadPool&) override { return false; }
+    const std::vector<bool>& packed() const override { return packed_; }
+    std::string text(const std::string&) const override { return ""; }
+    std::string schedule_summary() const override { return "target " + on_; }
+
+private:
+    Result<Tensor> wrapped(math::TensorId id, void* data, const math::SymValues& sizes) const {
+        const math::TensorInfo& t = p_.tensors[id];
+        Shape s;
+        for (const math::Sym& d : t.shape) {
+            const auto v = math::evaluate(d, sizes);
+            if (!v || *v < 0)
+                return Diagnostic(fmt::format("The extent {} of {} has no value at this size.", d.str(), t.name));
+            s.push_back(*v);
+        }
+        return Tensor::wrap(t.dtype, std::move(s), data);
+    }
+
+    math::Program p_;
+    std::vector<std::string> symbols_;
+    std::string on_;
+    std::vector<bool> packed_;
+    std::unique_ptr<target::Runnable> kernel_;
+    mutable std::mutex mutex_;
+};
+
+Result<KernelRef> build(const math::Program& p, const target::Target& t, const target::EmitOptions& o) {
+    OPW_TRY(auto kernel, t.build(p, o));
+    return KernelRef(std::make_shared<TargetKernel>(p, std::string(t.name()), std::move(kernel)));
+}
+}  // namespace
+
+std::vector<Result<KernelRef>> target_kernels(std::span<const target::cpu::Request> requests, const target::Target& t,
+                                              const target::EmitOptions& o) {
+    std::map<std::string, size_t> first;  // by what a program computes, with the names of its sizes
+    std::vector<size_t> same(requests.size()), unique;
+    for (size_t i = 0; i < requests.size(); ++i) {
+        const math::Program& p = *requests[i].program;
+        std::string key = p.canonical();
+        for (const std::string& s : p.symbols()) key += ";" + s;
+        const auto [it, fresh] = first.emplace(std::move(key), i);
+        same[i] = it->second;
+        if (fresh) unique.push_back(i);
+    }
+    // Compilers run as processes of their own: as many at a time as there are processors.
+    std::vector<std::optional<Result<KernelRef>>> built(requests.size());
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        for (size_t i; (i = next.fetch_add(1)) < unique.size();)
+            built[unique[i]] = build(*requests[unique[i]].program, t, o);
+    };
+    std::vector<std::thread> threads;
+    const size_t wanted = std::min(unique.size(), static_cast<size_t>(available_processors()));
+    for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& x : threads) x.join();
+    std::vector<Result<KernelRef>> r;
+    for (size_t i = 0; i < requests.size(); ++i) r.push_back(*built[same[i]]);
+    return r;
+}
+
+}  // namespace opwright::runtime
