@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "target/c/source.h"
+#include "emit/c_source.h"
 #include "target/host_compiler.h"
 
 namespace opwright::target::c {
@@ -11,7 +11,7 @@ using namespace math;
 namespace {
 
 // A function of one signature for all operators, which calls the kernel: sizes, inputs and outputs by position.
-std::string adapter(const Program& p, const Source& s) {
+std::string adapter(const Program& p, const emit::CSource& s) {
     std::string arguments;
     const auto argument = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
     for (size_t i = 0; i < s.symbols.size(); ++i) argument(fmt::format("sizes[{}]", i));
@@ -25,7 +25,7 @@ std::string adapter(const Program& p, const Source& s) {
 
 class Kernel : public Runnable {
 public:
-    Kernel(std::shared_ptr<SharedLibrary> library, Source source)
+    Kernel(std::shared_ptr<SharedLibrary> library, emit::CSource source)
         : library_(std::move(library)), source_(std::move(source)) {
         call_ = reinterpret_cast<int (*)(const int64_t*, const void* const*, void* const*)>(
             library_->symbol("call_kernel"));
@@ -54,7 +54,7 @@ public:
 
 private:
     std::shared_ptr<SharedLibrary> library_;
-    Source source_;
+    emit::CSource source_;
     int (*call_)(const int64_t*, const void* const*, void* const*);
 };
 
@@ -63,20 +63,20 @@ public:
     std::string_view name() const override { return "c"; }
     std::string_view about() const override { return "plain C99, a point at a time: to read, and to run anywhere"; }
     Result<Emission> emit(const Program& p, const EmitOptions& o) const override {
-        OPW_TRY(Source s, write_source(p, o));
+        OPW_TRY(emit::CSource s, emit::write_c(p, o.schedule));
         Emission e;
         e.files.push_back({s.function + ".c", std::move(s.text)});
         return e;
     }
     Result<std::string> level(const Program& p, const std::string& level, const EmitOptions& o) const override {
-        return write_level(p, level, o);
+        return emit::c_level(p, level, o.schedule);
     }
     std::string cannot_run() const override {
         return host_compiler(false).empty() ? "no C compiler (cc, gcc or clang) is on the PATH" : "";
     }
     std::string runs_on() const override { return "this processor"; }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
-        OPW_TRY(Source s, write_source(p, o));
+        OPW_TRY(emit::CSource s, emit::write_c(p, o.schedule));
         if (o.edit) o.edit(s.text);
         const std::vector<SourceFile> files{{"kernel.c", s.text}, {"adapter.c", adapter(p, s)}};
         // No contraction of products and sums: the source says what is rounded.

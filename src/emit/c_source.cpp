@@ -1,4 +1,4 @@
-#include "target/c/source.h"
+#include "emit/c_source.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "schedule/kernel.h"
 #include "tile/apply.h"
 
-namespace opwright::target::c {
+namespace opwright::emit {
 using namespace math;
 using tile::Stmt;
 using tile::StmtKind;
@@ -53,8 +53,8 @@ public:
         dialect_.report = "error = {}";
     }
 
-    Source run(const Program& original) {
-        Source s;
+    CSource run(const Program& original) {
+        CSource s;
         s.function = names_.take(original.name);
         if (s.function != emit::Names::identifier(original.name)) s.function = names_.take(original.name + "_kernel");
         s.symbols = original.symbols();
@@ -459,28 +459,28 @@ struct Plan {
     schedule::Kernel kernel;
     schedule::Schedule schedule;
 };
-Result<Plan> plan(const Program& p, const EmitOptions& o) {
+Result<Plan> plan(const Program& p, const std::string& schedule) {
     Plan r;
     r.kernel = schedule::form_kernel(unroll_tables(p));
     for (schedule::Nest& n : r.kernel.nests) n.contraction.reset();
     r.schedule = plain_schedule(r.kernel);
-    if (!o.schedule.empty()) { OPW_TRY(r.schedule, schedule::from_json(o.schedule, r.kernel)); }
+    if (!schedule.empty()) { OPW_TRY(r.schedule, schedule::from_json(schedule, r.kernel)); }
     return r;
 }
 }  // namespace
 
-Result<Source> write_source(const Program& p, const EmitOptions& o) {
-    OPW_TRY(Plan r, plan(p, o));
+Result<CSource> write_c(const Program& p, const std::string& schedule) {
+    OPW_TRY(Plan r, plan(p, schedule));
     OPW_TRY(const tile::Program t, tile::apply(std::move(r.kernel), std::move(r.schedule), {}));
     return Writer(t).run(p);
 }
 
-Result<std::string> write_level(const Program& p, const std::string& level, const EmitOptions& o) {
-    OPW_TRY(Plan r, plan(p, o));
+Result<std::string> c_level(const Program& p, const std::string& level, const std::string& schedule) {
+    OPW_TRY(Plan r, plan(p, schedule));
     if (level == "schedule") return schedule::print(r.schedule, r.kernel);
     if (level == "schedule-json") return schedule::to_json(r.schedule, r.kernel);
     OPW_TRY(const tile::Program t, tile::apply(std::move(r.kernel), std::move(r.schedule), {}));
     return tile::print(t);
 }
 
-}  // namespace opwright::target::c
+}  // namespace opwright::emit
