@@ -12,9 +12,11 @@
 #include "base/log.h"
 #include "math/localise.h"
 #include "runtime/buffer_pool.h"
+#include "runtime/device_run.h"
 #include "runtime/plan.h"
 #include "runtime/reference_kernel.h"
 #include "runtime/target_kernel.h"
+#include "target/target.h"
 
 namespace opwright::runtime {
 using graph::kNone;
@@ -26,14 +28,6 @@ using graph::ValueId;
 
 namespace {
 constexpr size_t kPlans = 32;  // shapes remembered
-
-Diagnostic in_operator(Diagnostic d, const Node& n) {
-    if (!n.sources.empty()) {
-        const graph::SourceOp& s = n.sources.back();
-        d.with_note(fmt::format("in the operator '{}' ({})", s.name, s.type));
-    }
-    return d;
-}
 
 std::vector<std::string> symbols_of(const graph::Graph& g) {
     std::vector<std::string> r;
@@ -80,6 +74,7 @@ struct Executable::Impl {
     mutable std::mutex mutex;
     mutable std::list<std::pair<std::vector<Shape>, std::shared_ptr<Plan>>> plans;  // latest first
     mutable BufferPool buffers;
+    std::unique_ptr<DeviceRunner> device;               // where the kernels run on one
 
     // ---- building
     Status build(const ExecutableOptions& o, ThreadPool& pool) {
@@ -145,7 +140,12 @@ struct Executable::Impl {
         }
         for (const Value& v : g.values)
             if (v.constant) constant_bytes += static_cast<int64_t>(v.constant->bytes());
-        return all_symbols_bound();
+        OPW_CHECK(all_symbols_bound());
+        if (o.target) {
+            OPW_TRY(target::device::Device * d, o.target->device());
+            if (d) { OPW_TRY(device, DeviceRunner::make(*d, g, steps)); }
+        }
+        return ok_status();
     }
 
     bool known(ValueId v) const {
@@ -264,7 +264,7 @@ struct Executable::Impl {
         }
         Stage stage("plan for new shapes");
         OPW_TRY(const math::SymValues symbols, bind(shapes));
-        OPW_TRY(auto p, make_plan({g, steps, table, slots}, symbols));
+        OPW_TRY(auto p, make_plan({g, steps, table, slots, device ? target::device::kAlignment : 64}, symbols));
         stage.detail(fmt::format("arena {:.1f} MB, lower bound {:.1f} MB", p->memory.bytes / 1e6, p->memory.lower_bound / 1e6));
         const std::lock_guard lock(mutex);
         plans.emplace_front(shapes, p);
@@ -329,7 +329,6 @@ struct Executable::Impl {
                     .with_next("Convert the tensor first.");
         Prepared r;
         OPW_TRY(r.plan, plan(shapes));
-        r.context = context(*r.plan);
         for (ValueId v : g.outputs) {
             const Value& x = g.values[v];
             const Shape& s = r.plan->shapes[v];
@@ -338,6 +337,8 @@ struct Executable::Impl {
             void* data = memory.get();
             r.outputs.push_back(Tensor::wrap(x.dtype, s, data, std::move(memory)));
         }
+        if (device) return r;
+        r.context = context(*r.plan);
         for (const Plan::Patch& q : r.plan->patches)
             r.context->operands[q.operand] = q.output ? pointer(r.outputs[q.index]) : const_cast<void*>(pointer(inputs[q.index]));
         return r;
@@ -367,7 +368,8 @@ struct Executable::Impl {
 
     Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, ThreadPool& pool, const Executable::Observer* seen = nullptr) const {
         OPW_TRY(Prepared r, prepare(inputs));
-        for (size_t i = 0; i < r.plan->launches.size(); ++i) {
+        if (device) OPW_CHECK(device->run(r.plan, inputs, r.outputs, pool, seen));
+        for (size_t i = 0; !device && i < r.plan->launches.size(); ++i) {
             OPW_CHECK(launch(r, i, pool));
             if (seen) OPW_CHECK(show(r, r.plan->launches[i], *seen));
         }
@@ -409,6 +411,10 @@ Result<Timing> Executable::measure(std::span<const Tensor> inputs, ThreadPool& p
         auto r = run(inputs, pool);
         if (!r.ok()) return r.error();
     }
+    if (impl_->device) {
+        OPW_TRY(Impl::Prepared p, impl_->prepare(inputs));
+        return impl_->device->measure(p.plan, inputs, p.outputs, pool, std::max(1, repeats));
+    }
     const auto interruptions = [] {
         rusage u{};
         getrusage(RUSAGE_SELF, &u);
@@ -443,9 +449,9 @@ Result<Timing> Executable::measure(std::span<const Tensor> inputs, ThreadPool& p
         std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
         return v[v.size() / 2];
     };
-    Timing t{*std::min_element(whole.begin(), whole.end()), median(whole), interrupted / static_cast<double>(whole.size()), {}};
+    Timing t{*std::min_element(whole.begin(), whole.end()), median(whole), interrupted / static_cast<double>(whole.size()), {}, {}};
     for (size_t k = 0; k < each.size(); ++k)
-        t.steps.push_back({impl_->steps[k].node, *std::min_element(each[k].begin(), each[k].end()), median(each[k]), std::move(symbols[k])});
+        t.steps.push_back({impl_->steps[k].node, *std::min_element(each[k].begin(), each[k].end()), median(each[k]), std::move(symbols[k]), {}});
     return t;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "target/cpu/cpu.h"
+#include "target/device.h"
 
 namespace opwright::target {
 class Target;
@@ -30,11 +32,23 @@ struct StepTime {
     graph::NodeId node = graph::kNone;
     double min = 0, median = 0;
     std::vector<int64_t> symbols;   // values that its kernel is called with
+    std::vector<target::device::LaunchFacts> launches;  // on a device
+};
+// Of an executable whose kernels run on a device. Its steps are timed by events around each, all queued before the first
+// starts, less what two events cost by themselves.
+struct DeviceTiming {
+    double kernels = 0;             // the sum of the steps' least times
+    double replay_min = 0, replay_median = 0;  // of all launches as one graph; 0: see no_replay
+    std::string no_replay;
+    double upload = 0, download = 0;  // of inputs and outputs, by the host's clock; the least
 };
 struct Timing {
-    double min = 0, median = 0;     // of whole runs, measured without looking at the nodes
+    // Of whole runs, measured without looking at the nodes. On a device: from the start of the first kernel to the end of
+    // the last one, by events.
+    double min = 0, median = 0;
     double interruptions = 0;       // times a whole run that the system took a processor away, on average
     std::vector<StepTime> steps;    // in order of execution; nodes that need no work at run time are not listed
+    std::optional<DeviceTiming> device;
 };
 
 class Executable {

@@ -5,8 +5,8 @@
 
 namespace opwright::runtime {
 
-MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
-    const auto rounded = [](int64_t b) { return (b + 63) / 64 * 64; };
+MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
+    const auto rounded = [alignment](int64_t b) { return (b + alignment - 1) / alignment * alignment; };
     MemoryPlan r;
     r.offsets.assign(buffers.size(), 0);
     std::vector<size_t> order(buffers.size());

@@ -154,7 +154,7 @@ private:
             lives.push_back({w, static_cast<int>(s), static_cast<int>(s)});
             owner.push_back(kNone);
         }
-        plan_->memory = plan_memory(lives);
+        plan_->memory = plan_memory(lives, in_.alignment);
         for (size_t i = 0; i < lives.size(); ++i)
             if (owner[i] != kNone) plan_->places[owner[i]] = {Place::Arena, plan_->memory.offsets[i]};
         for (size_t s = 0; s < in_.steps.size(); ++s)
@@ -202,6 +202,14 @@ private:
     std::vector<ValueId> root_;
 };
 }  // namespace
+
+Diagnostic in_operator(Diagnostic d, const Node& n) {
+    if (!n.sources.empty()) {
+        const graph::SourceOp& s = n.sources.back();
+        d.with_note(fmt::format("in the operator '{}' ({})", s.name, s.type));
+    }
+    return d;
+}
 
 Result<std::shared_ptr<Plan>> make_plan(const PlanInput& in, const math::SymValues& symbols) { return Planner(in, symbols).run(); }
 

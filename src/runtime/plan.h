@@ -63,9 +63,13 @@ struct PlanInput {
     const std::vector<Step>& steps;
     const SymTable& table;
     const std::vector<std::vector<uint32_t>>& slots;
+    int64_t alignment = 64;              // of places in the arena
 };
 // Errors: an extent that is negative or overflows, a requirement of the graph or of an operator that does not hold, a
 // view of another number of elements (operator, tensor, sizes named).
 Result<std::shared_ptr<Plan>> make_plan(const PlanInput& in, const math::SymValues& symbols);
+
+// The message with a note that names the operator behind the node.
+Diagnostic in_operator(Diagnostic d, const graph::Node& n);
 
 }  // namespace opwright::runtime

@@ -16,14 +16,26 @@ using target::cpu::KernelRef;
 
 class TargetKernel final : public target::cpu::Kernel {
 public:
-    TargetKernel(const math::Program& p, std::string on, std::unique_ptr<target::Runnable> kernel)
-        : p_(p), symbols_(p.symbols()), on_(std::move(on)), packed_(p.inputs.size()), kernel_(std::move(kernel)) {}
+    TargetKernel(const math::Program& p, const target::Target& t, const target::EmitOptions& o,
+                 std::unique_ptr<target::Runnable> kernel, std::shared_ptr<target::device::Kernel> on_device)
+        : device(std::move(on_device)),
+          p_(p),
+          symbols_(p.symbols()),
+          target_(t),
+          options_(o),
+          packed_(p.inputs.size()),
+          kernel_(std::move(kernel)) {}
 
-    int64_t workspace_bytes(std::span<const int64_t>) const override { return 0; }
+    const std::shared_ptr<target::device::Kernel> device;
+
+    int64_t workspace_bytes(std::span<const int64_t> symbols) const override {
+        if (!device) return 0;
+        const auto bytes = device->workspace_bytes(sizes_of(symbols));
+        return bytes.ok() ? *bytes : 0;  // prepare() reports the error
+    }
 
     Status run(const target::cpu::Launch& l, ThreadPool&) const override {
-        math::SymValues sizes;
-        for (size_t i = 0; i < symbols_.size(); ++i) sizes[symbols_[i]] = l.symbols[i];
+        const math::SymValues sizes = sizes_of(l.symbols);
         std::vector<Tensor> inputs, outputs;
         for (size_t i = 0; i < p_.inputs.size(); ++i) {
             OPW_TRY(Tensor t, wrapped(p_.inputs[i], const_cast<void*>(l.inputs[i]), sizes));
@@ -34,13 +46,22 @@ public:
             outputs.push_back(std::move(t));
         }
         const std::lock_guard lock(mutex_);  // a Runnable serves one caller at a time
+        if (!kernel_) { OPW_TRY(kernel_, target_.build(p_, options_)); }
         return kernel_->run(sizes, inputs, outputs);
     }
 
     bool pack_constants(std::span<const void* const>, ThreadPool&) override { return false; }
     const std::vector<bool>& packed() const override { return packed_; }
     std::string text(const std::string&) const override { return ""; }
-    std::string schedule_summary() const override { return "target " + on_; }
+    std::string schedule_summary() const override {
+        return device ? device->schedule() : "target " + std::string(target_.name());
+    }
+
+    math::SymValues sizes_of(std::span<const int64_t> symbols) const {
+        math::SymValues sizes;
+        for (size_t i = 0; i < symbols_.size(); ++i) sizes[symbols_[i]] = symbols[i];
+        return sizes;
+    }
 
 private:
     Result<Tensor> wrapped(math::TensorId id, void* data, const math::SymValues& sizes) const {
@@ -57,15 +78,22 @@ private:
 
     math::Program p_;
     std::vector<std::string> symbols_;
-    std::string on_;
+    const target::Target& target_;
+    target::EmitOptions options_;
     std::vector<bool> packed_;
-    std::unique_ptr<target::Runnable> kernel_;
+    mutable std::unique_ptr<target::Runnable> kernel_;  // on a device, made when it is first wanted
     mutable std::mutex mutex_;
 };
 
 Result<KernelRef> build(const math::Program& p, const target::Target& t, const target::EmitOptions& o) {
+    OPW_TRY(target::device::Device * device, t.device());
+    if (device) {
+        OPW_CHECK(device->enter());
+        OPW_TRY(auto kernel, device->build(p));
+        return KernelRef(std::make_shared<TargetKernel>(p, t, o, nullptr, std::move(kernel)));
+    }
     OPW_TRY(auto kernel, t.build(p, o));
-    return KernelRef(std::make_shared<TargetKernel>(p, std::string(t.name()), std::move(kernel)));
+    return KernelRef(std::make_shared<TargetKernel>(p, t, o, std::move(kernel), nullptr));
 }
 }  // namespace
 
@@ -96,6 +124,21 @@ std::vector<Result<KernelRef>> target_kernels(std::span<const target::cpu::Reque
     std::vector<Result<KernelRef>> r;
     for (size_t i = 0; i < requests.size(); ++i) r.push_back(*built[same[i]]);
     return r;
+}
+
+target::device::Kernel* device_kernel(const target::cpu::Kernel& k) {
+    const auto* t = dynamic_cast<const TargetKernel*>(&k);
+    return t ? t->device.get() : nullptr;
+}
+
+Result<std::unique_ptr<target::device::Launch>> prepare_on_device(const target::cpu::Kernel& k,
+                                                                  std::span<const int64_t> symbols,
+                                                                  const std::vector<target::device::Address>& operands,
+                                                                  target::device::Address workspace,
+                                                                  target::device::Address fault,
+                                                                  target::device::Stream& s) {
+    const auto& t = dynamic_cast<const TargetKernel&>(k);
+    return t.device->prepare(t.sizes_of(symbols), operands, workspace, fault, s);
 }
 
 }  // namespace opwright::runtime

@@ -35,8 +35,8 @@ public:
     virtual Status launch(const std::string& what) = 0;
 };
 
-// Work in the order in which it is given. Nothing here waits for the device unless it says so. `what` names the operator
-// or the action in messages.
+// Work in the order in which it is given. Nothing here waits for the device unless it says so. `what` names the
+// operator or the action in messages.
 class Stream {
 public:
     virtual ~Stream() = default;

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/tensor.h"
 #include "math/program.h"
+#include "target/device.h"
 
 namespace opwright::target {
 
@@ -62,6 +63,9 @@ public:
         double bandwidth = 0, flops = 0;
     };
     virtual Ceilings ceilings() const { return {}; }
+    // The processor that kernels run on, where it has memory of its own and the run time drives it; null: kernels work
+    // on the host's memory, see build(). Error: as cannot_run().
+    virtual Result<device::Device*> device() const { return nullptr; }
     // Where kernels run when they do: "this processor", "the functional simulator", "NVIDIA H200".
     virtual std::string runs_on() const = 0;
     // Errors: those of emit(); "not run: ..." for what this machine can't run although it can be emitted.

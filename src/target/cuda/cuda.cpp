@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "emit/names.h"
 #include "target/cuda/kernel.h"
 #include "target/cuda/program.h"
+#include "target/cuda/project.h"
+#include "target/cuda/run_device.h"
 
 namespace opwright::target::cuda {
 using namespace math;
@@ -87,28 +90,6 @@ private:
     std::shared_ptr<Stream> stream_;
 };
 
-// Bytes per second, read and written, of a copy on the device that no cache holds.
-double copy_bandwidth(Device& device) {
-    constexpr size_t kBytes = size_t{1} << 30;
-    const auto measured = [&]() -> Result<double> {
-        OPW_TRY(const auto stream, device.stream());
-        OPW_TRY(const Memory from, device.allocate(kBytes, "the measurement of bandwidth"));
-        OPW_TRY(const Memory to, device.allocate(kBytes, "the measurement of bandwidth"));
-        OPW_TRY(const auto start, device.event());
-        OPW_TRY(const auto end, device.event());
-        double best = 0;
-        for (int i = 0; i < 5; ++i) {
-            OPW_CHECK(start->record(*stream));
-            OPW_CHECK(device.copy(to.address(), from.address(), kBytes, *stream, "the measurement of bandwidth"));
-            OPW_CHECK(end->record(*stream));
-            OPW_TRY(const double ms, end->since(*start));
-            best = std::max(best, 2.0 * static_cast<double>(kBytes) / (ms / 1e3));
-        }
-        return best;
-    }();
-    return measured.ok() ? *measured : 0;
-}
-
 class CudaTarget final : public Target {
 public:
     std::string_view name() const override { return "cuda"; }
@@ -116,11 +97,14 @@ public:
 
     Result<Emission> emit(const Program& p, const EmitOptions& o) const override {
         if (!o.schedule.empty())
-            return Diagnostic("Target cuda takes no schedule by hand yet.", {},
-                              "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
+            return Diagnostic(
+                "Target cuda takes no schedule by hand yet.", {},
+                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(const CudaProgram program, lower(p));
         Emission e;
-        e.files.push_back({program.program.name + ".cu", program.source()});
+        e.files.push_back({emit::Names::identifier(p.name) + ".cu", program.source()});
+        OPW_TRY(std::vector<SourceFile> rest, project(p, program, o));
+        for (SourceFile& f : rest) e.files.push_back(std::move(f));
         for (const Stage& s : program.stages)
             e.facts.push_back(fmt::format("{}: {}", s.variants.back().kernel, s.about));
         return e;
@@ -134,17 +118,25 @@ public:
     }
     std::string cannot_run() const override {
         const auto device = Device::get();
-        if (!device.ok()) return device.error().message;
+        if (!device.ok()) {  // as part of a sentence
+            std::string why = device.error().message;
+            if (why.starts_with("The")) why[0] = 't';
+            if (why.ends_with('.')) why.pop_back();
+            return why;
+        }
         if (compiler_name().empty()) return "neither NVRTC (libnvrtc) nor nvcc was found";
         return "";
     }
     Ceilings ceilings() const override {
         const auto device = Device::get();
         if (!device.ok()) return {};
-        static const double bandwidth = copy_bandwidth(**device);
-        // Two operations a clock and lane: what the chip is built for, not measured.
-        constexpr double kLanes = 128;
-        return {bandwidth, 2 * kLanes * (*device)->info().multiprocessors * (*device)->info().clock_hz};
+        const auto measured = measure_ceilings(**device);
+        if (!measured.ok()) return {};
+        return {measured->copies.back().second, measured->flops_f32};
+    }
+    Result<device::Device*> device() const override {
+        OPW_TRY(Device * gpu, Device::get());
+        return &run_device(*gpu);
     }
     std::string runs_on() const override {
         const auto device = Device::get();
@@ -152,8 +144,9 @@ public:
     }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
         if (!o.schedule.empty())
-            return Diagnostic("Target cuda takes no schedule by hand yet.", {},
-                              "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
+            return Diagnostic(
+                "Target cuda takes no schedule by hand yet.", {},
+                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Device * device, Device::get());
         OPW_TRY(CudaProgram program, lower(p));
         if (o.edit) o.edit(program.kernels);

@@ -114,7 +114,7 @@ public:
     Status launch(const Function& f, const LaunchShape& shape, void** arguments, const Stream& s,
                   const std::string& what) const;
 
-    const Driver& driver() const { return *driver_; }
+    const Driver& api() const { return *driver_; }
 
 private:
     Device() = default;

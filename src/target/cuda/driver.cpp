@@ -91,8 +91,7 @@ const char* next_step(int code) {
     // Codes as numbered in the driver's manual.
     switch (code) {
         case 1: return "This is a fault in Opwright: please report the declaration and the sizes.";
-        case 2:
-            return "Free memory of the GPU (nvidia-smi shows who holds it), or use smaller tensors.";
+        case 2: return "Free memory of the GPU (nvidia-smi shows who holds it), or use smaller tensors.";
         case 3:
         case 4: return "The process is about to end, or its GPU was reset: start it again.";
         case 46: return "Another process has the GPU for itself: wait for it, or see `nvidia-smi -q -d COMPUTE`.";
@@ -118,7 +117,8 @@ const char* next_step(int code) {
         case 701:
             return "A block takes more registers or shared memory than the GPU has: please report the declaration, the "
                    "sizes and the GPU.";
-        case 702: return "The GPU drives a display, which allows kernels a few seconds: use smaller tensors, or another GPU.";
+        case 702:
+            return "The GPU drives a display, which allows kernels a few seconds: use smaller tensors, or another GPU.";
         case 802:
         case 803: return "The driver and the GPU's firmware do not fit together: update the driver.";
         case 900:

@@ -59,7 +59,7 @@ Status DeviceKernel::upload_tables(const Stream& s) {
 
 Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
                                                         const std::vector<DevicePointer>& addresses,
-                                                        const Stream& stream) {
+                                                        const Stream& stream, const Scratch* scratch) {
     const std::lock_guard lock(mutex_);
     const Program& p = program_->program;
     OPW_CHECK(upload_tables(stream));
@@ -74,12 +74,14 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
     auto r = std::make_unique<Prepared>();
     r->program_ = program_;
     if (!program_->workspace.empty()) {  // without elements too: kernels take their addresses
-        OPW_TRY(r->workspace_, device_.allocate(static_cast<size_t>(plan.workspace_bytes), p.name));
+        if (!scratch) { OPW_TRY(r->workspace_, device_.allocate(static_cast<size_t>(plan.workspace_bytes), p.name)); }
+        const DevicePointer begin = scratch ? scratch->workspace : r->workspace_.address();
         for (size_t i = 0; i < program_->workspace.size(); ++i)
-            at[program_->workspace[i]] = r->workspace_.address() + static_cast<DevicePointer>(plan.workspace[i]);
+            at[program_->workspace[i]] = begin + static_cast<DevicePointer>(plan.workspace[i]);
     }
-    r->faults_ = !program_->faults.empty();
+    r->faults_ = !program_->faults.empty() && !scratch;
     if (r->faults_) { OPW_TRY(r->fault_, device_.allocate(sizeof(int), p.name)); }
+    const DevicePointer fault = scratch ? scratch->fault : r->fault_.address();
     for (const Call& c : plan.calls) {
         Prepared::Step s;
         OPW_TRY(s.function, function(*c.variant, plan.wide));
@@ -96,7 +98,7 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
                 case Parameter::Kind::Size:
                     values[a] = c.sizes[size++];
                     break;  // the low half is the int, little-endian
-                case Parameter::Kind::Fault: values[a] = static_cast<int64_t>(r->fault_.address()); break;
+                case Parameter::Kind::Fault: values[a] = static_cast<int64_t>(fault); break;
             }
             s.arguments.push_back(&values[a]);
         }
