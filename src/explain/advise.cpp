@@ -21,14 +21,6 @@ const Candidate* refused(const Row& r, const Profile& p) {
     return best;
 }
 
-std::string fusion_hint(const Row& r, const Profile& p) {
-    const Candidate* c = refused(r, p);
-    if (!c) return "";
-    const double bandwidth = p.machine.bandwidth(c->bytes);
-    const double gain = bandwidth > 0 ? c->bytes / bandwidth : 0;
-    return fmt::format("fusing {} into {} would save {}, about {}, but {}", c->producer, c->consumer, bytes_text(c->bytes), time_text(gain), c->reason);
-}
-
 std::string gain_text(double seconds, const Profile& p) {
     return fmt::format("{} ({} of the run)", time_text(std::max(0.0, seconds)), percent_text(p.min_seconds > 0 ? std::max(0.0, seconds) / p.min_seconds : 0));
 }
@@ -90,6 +82,14 @@ std::string next_step(const Row& r, const Profile& p, const Part& part) {
     return "look at its loops (`opwright explain --level loop`) for what no figure here explains";
 }
 }  // namespace
+
+std::string fusion_hint(const Row& r, const Profile& p) {
+    const Candidate* c = refused(r, p);
+    if (!c) return "";
+    const double bandwidth = p.machine.bandwidth(c->bytes);
+    const double gain = bandwidth > 0 ? c->bytes / bandwidth : 0;
+    return fmt::format("fusing {} into {} would save {}, about {}, but {}", c->producer, c->consumer, bytes_text(c->bytes), time_text(gain), c->reason);
+}
 
 std::string advise(const Row& r, const Profile& p) {
     const double t = r.min_seconds, gain = t - r.floor();

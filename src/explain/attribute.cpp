@@ -21,7 +21,7 @@ std::vector<Part> attribute(const Row& r, const Profile& p) {
     if (threads > 1 && e.one_thread > 0) take(Cause::Threads, left - e.one_thread / threads);
 
     // A multiply-add counts two operations; other operations take the place of one multiply-add each.
-    const double peak = std::max(m.flops_f32, 1.0);
+    const double peak = std::max(r.peak > 0 ? r.peak : m.flops_f32, 1.0);
     double products = 0, padding = 0, packed = 0;
     for (const auto& s : e.stages) {
         if (!s.tile) continue;

@@ -24,6 +24,7 @@
 #include "runtime/thread_pool.h"
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
+#include "target/device.h"
 
 namespace opwright::explain {
 namespace {
@@ -263,6 +264,22 @@ Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh) {
         std::filesystem::create_directories(cache->folder(), ignored);
         remember(path, m, before);
     }
+    return m;
+}
+
+Result<Machine> measure_machine(target::device::Device& d) {
+    OPW_CHECK(d.enter());
+    OPW_TRY(const target::device::Ceilings c, d.measure());
+    Machine m;
+    m.device = true;
+    m.processor = d.name();
+    for (const auto& [bytes, bandwidth] : c.copies) m.copies.push_back({bytes, bandwidth});
+    m.flops_f32 = c.flops_f32;
+    m.flops_f64 = c.flops_f64;
+    m.flops_half = c.flops_half;
+    m.matrix_unit = c.matrix_unit;
+    m.dispatch_seconds = c.start_seconds;
+    m.measured_at = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr)));
     return m;
 }
 

@@ -8,6 +8,9 @@
 namespace opwright::runtime {
 class ThreadPool;
 }
+namespace opwright::target::device {
+class Device;
+}
 
 namespace opwright::explain {
 
@@ -28,6 +31,12 @@ struct Machine {
     std::string measured_at;      // UTC, "2026-01-31 12:00:00"
     bool from_cache = false;
 
+    // Of a device with memory of its own: `processor` is its name, and dispatch_seconds the start of an empty kernel.
+    bool device = false;
+    double flops_f64 = 0;
+    double flops_half = 0;    // 16-bit floats in the matrix units, whose instruction `matrix_unit` names
+    std::string matrix_unit;
+
     double copy_bandwidth() const { return copies.empty() ? 0 : copies.back().bandwidth; }  // from and to memory
     // The ceiling for data that take `bytes` in all: of the smallest measured working set that holds them.
     double bandwidth(double bytes) const;
@@ -38,6 +47,9 @@ struct Machine {
 // what later calls return; `fresh` measures anew and returns what it measured.
 // Error: the measuring kernel cannot be compiled.
 Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh = false);
+
+// The same of a device, measured once a process. Error: the device's.
+Result<Machine> measure_machine(target::device::Device& d);
 
 // "Intel(R) Xeon(R) Processor", from the kernel; "unknown processor" where it does not say.
 std::string processor_name();

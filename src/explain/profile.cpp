@@ -81,6 +81,23 @@ Status count_subnormals(const runtime::Executable& e, std::span<const Tensor> in
 }
 }  // namespace
 
+namespace {
+// Operations per second that the machine does at most on the types that the node computes with.
+double peak(const Machine& m, const graph::Graph& g, const graph::Node& n, bool contraction) {
+    if (!m.device) return m.flops_f32;
+    const auto reads = [&](DType t) {
+        return std::any_of(n.inputs.begin(), n.inputs.end(), [&](graph::ValueId v) { return g.values[v].dtype == t; });
+    };
+    if (reads(DType::F64)) return m.flops_f64;
+    return contraction && (reads(DType::F16) || reads(DType::BF16)) ? m.flops_half : m.flops_f32;
+}
+}  // namespace
+
+double Profile::launch_gaps() const { return device ? std::max(0.0, min_seconds - device->kernels) : 0; }
+double Profile::replay_gaps() const {
+    return device && device->replay_min > 0 ? std::max(0.0, device->replay_min - device->kernels) : 0;
+}
+
 std::string_view name(Bound b) {
     switch (b) {
         case Bound::Launch: return "launch";
@@ -115,6 +132,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     p.seconds = timing.median;
     p.min_seconds = timing.min;
     p.interruptions = timing.interruptions;
+    p.device = timing.device;
     p.machine = machine;
     p.threads = machine.threads;
     p.warmup = std::max(1, o.warmup);
@@ -143,10 +161,12 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         r.bytes = value(cost.bytes(), symbols);
         r.floor_launch = machine.dispatch_seconds;
         if (const double b = machine.bandwidth(r.bytes); b > 0) r.floor_memory = r.bytes / b;
-        if (machine.flops_f32 > 0) r.floor_arithmetic = r.flops() / machine.flops_f32;
         for (graph::ValueId v : n.outputs) r.results += value(math::product(g.values[v].shape), symbols);
         r.terms = longest_sum(n.program, symbols);
         r.contraction = fuse::summarise(n.program).contraction;
+        r.peak = peak(machine, g, n, r.contraction);
+        if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
+        r.evidence.launches = t.launches;
         if (const auto* k = e.kernel(t.node)) {
             r.schedule = k->schedule_summary();
             r.evidence.stages = k->stages(t.symbols);
@@ -167,6 +187,13 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, o.explained))));
     if (order.empty()) return p;
 
+    if (p.device) {
+        for (size_t i : order) {
+            p.rows[i].parts = attribute(p.rows[i], p);
+            p.rows[i].advice = advise_on_device(p.rows[i], p);
+        }
+        return p;
+    }
     // Evidence that takes time to gather, for the costliest rows.
     std::map<graph::NodeId, Row*> explained;
     for (size_t i : order) {

@@ -1,6 +1,7 @@
 // Where the time of a model or an operator goes, held against what this machine can do.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Evidence {
     std::vector<Function> functions;         // of the costliest rows alone
     double read = 0, subnormal = 0;          // elements of float inputs read as they are (not packed), and how many are subnormal
     double one_thread = 0;                   // seconds on one thread (least of the measured runs); 0: not measured
+    std::vector<target::device::LaunchFacts> launches;  // on a device
 };
 
 // A share of a row's time that has a cause, or has none that is known.
@@ -43,6 +45,7 @@ struct Row {
     double simple = 0, divide = 0, special = 0;
     double bytes = 0;                        // compulsory: each distinct element once
     double floor_launch = 0, floor_memory = 0, floor_arithmetic = 0;
+    double peak = 0;                         // operations per second that its floor holds it against
     bool contraction = false;
     double terms = 0;                        // of the longest sum, where it reduces
     double results = 0;                      // elements of the outputs
@@ -69,6 +72,9 @@ struct Profile {
     std::string name;
     double seconds = 0, min_seconds = 0;     // of a whole warm run: median and minimum
     double interruptions = 0;                // times a whole run that the system took a processor away
+    std::optional<runtime::DeviceTiming> device;  // where the kernels run on one; `seconds` is then its time alone
+    double launch_gaps() const;              // of min_seconds, in which the device waits between kernels
+    double replay_gaps() const;              // the same of a run replayed as one graph
     std::vector<Row> rows;                   // in order of execution
     Machine machine;
     int threads = 1, warmup = 0, repeats = 0;
@@ -98,5 +104,9 @@ std::vector<Part> attribute(const Row& r, const Profile& p);
 
 // Plain sentences: where this row's time goes, by its parts, what to do next, and what that would gain at most.
 std::string advise(const Row& r, const Profile& p);
+// The same for a kernel on a device: launch, waves, occupancy and spills in place of threads and tiles.
+std::string advise_on_device(const Row& r, const Profile& p);
+// "fusing A into B would save 3 MB, about 20 us, but ..."; empty where nothing was refused that would save traffic.
+std::string fusion_hint(const Row& r, const Profile& p);
 
 }  // namespace opwright::explain

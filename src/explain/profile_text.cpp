@@ -21,14 +21,38 @@ std::vector<size_t> by_cost(const Profile& p) {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].min_seconds > p.rows[b].min_seconds; });
     return order;
 }
+// The device's time, and the time in which it waits between kernels.
+std::string header_on_device(const Profile& p) {
+    const Machine& m = p.machine;
+    const runtime::DeviceTiming& d = *p.device;
+    std::string r = wrapped(fmt::format("{}: {} a run on {} (median of {}, least {}), {} kernels for {} operators",
+                                        cut(p.name.empty() ? "model" : p.name, 30), time_text(p.seconds), m.processor,
+                                        p.repeats, time_text(p.min_seconds), p.rows.size(), p.source_operators));
+    r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), {}FLOP/s (f64), {}FLOP/s (16-bit, {}), start of a kernel {}",
+                             bytes_text(m.copy_bandwidth()), count_text(m.flops_f32), count_text(m.flops_f64),
+                             count_text(m.flops_half), m.matrix_unit, time_text(m.dispatch_seconds)));
+    std::string replay = d.replay_min > 0 ? fmt::format("replayed as one graph a run takes {}, {} of them gaps",
+                                                        time_text(d.replay_min), time_text(p.replay_gaps()))
+                                          : fmt::format("not replayed as a graph: {}", d.no_replay);
+    r += wrapped(fmt::format("launch gaps: {} of the least run ({}), in which the device waits for the next kernel: {} in kernels; {}",
+                             time_text(p.launch_gaps()), percent_text(p.min_seconds > 0 ? p.launch_gaps() / p.min_seconds : 0),
+                             time_text(d.kernels), replay));
+    r += wrapped(fmt::format("copies between host and device, not part of the run: {} for the inputs, {} for the outputs",
+                             time_text(d.upload), time_text(d.download)));
+    return r;
+}
 }  // namespace
 
 std::string to_text(const Profile& p, size_t limit) {
     std::string r;
+    if (p.device) {
+        r += header_on_device(p);
+    } else {
     r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} kernels for {} operators", cut(p.name.empty() ? "model" : p.name, 30),
                              time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", p.rows.size(), p.source_operators));
     r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}", bytes_text(p.machine.copy_bandwidth()),
                              count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds)));
+    }
     r += wrapped(fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants", bytes_text(static_cast<double>(p.memory.arena)),
                              bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants))));
     r += wrapped(fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run", p.fused, bytes_text(p.fused_bytes)));
@@ -80,16 +104,28 @@ nlohmann::json to_json(const Profile& p) {
         }
         if (r.evidence.one_thread > 0) row["one_thread_ms"] = r.evidence.one_thread * 1e3;
         if (!r.advice.empty()) row["advice"] = r.advice;
+        for (const target::device::LaunchFacts& l : r.evidence.launches)
+            row["launches"].push_back({{"kernel", l.kernel}, {"blocks", l.blocks}, {"threads", l.threads}, {"registers", l.registers},
+                                       {"spilled_bytes", l.spilled_bytes}, {"shared_bytes", l.shared_bytes},
+                                       {"occupancy", l.occupancy}, {"waves", l.waves}});
         rows.push_back(std::move(row));
     }
     for (const Candidate& c : p.candidates)
         fusion.push_back({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"bytes", c.bytes}, {"reason", c.reason}});
-    return {{"name", p.name}, {"total_ms", p.seconds * 1e3}, {"min_ms", p.min_seconds * 1e3}, {"threads", p.threads}, {"warmup", p.warmup},
+    json r{{"name", p.name}, {"total_ms", p.seconds * 1e3}, {"min_ms", p.min_seconds * 1e3}, {"threads", p.threads}, {"warmup", p.warmup},
             {"repeats", p.repeats}, {"interruptions", p.interruptions},
             {"machine", {{"processor", p.machine.processor}, {"level", p.machine.level}, {"copy_bytes_per_second", p.machine.copy_bandwidth()},
                          {"flops_f32", p.machine.flops_f32}, {"dispatch_ms", p.machine.dispatch_seconds * 1e3}, {"measured_at", p.machine.measured_at}}},
             {"memory", {{"arena", p.memory.arena}, {"lower_bound", p.memory.lower_bound}, {"constants", p.memory.constants}}},
             {"operators", std::move(rows)}, {"fusion", std::move(fusion)}, {"fused_bytes", p.fused_bytes}};
+    if (p.device) {
+        r["machine"].update({{"flops_f64", p.machine.flops_f64}, {"flops_half", p.machine.flops_half}, {"matrix_unit", p.machine.matrix_unit}});
+        r["device"] = {{"kernels_ms", p.device->kernels * 1e3}, {"launch_gaps_ms", p.launch_gaps() * 1e3},
+                       {"upload_ms", p.device->upload * 1e3}, {"download_ms", p.device->download * 1e3}};
+        if (p.device->replay_min > 0) r["device"].update({{"graph_ms", p.device->replay_min * 1e3}, {"graph_gaps_ms", p.replay_gaps() * 1e3}});
+        else r["device"]["no_graph"] = p.device->no_replay;
+    }
+    return r;
 }
 
 }  // namespace opwright::explain
