@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA target on a machine with an NVIDIA GPU; part of scripts/gpu_bundle.sh.
-#   gpu_check.sh OUTPUT [PART...]     parts: verify, shapes, sanitize, bench, gemm, peers; default: all
-# Most can be limited: verify=softmax,fold (operators), shapes=total, bench=soft,layer, gemm=4096 (parts of names).
-# Writes OUTPUT/verify.json, shapes.json, sanitize.txt, bench.json, gemm.json and peers.json.
+#   gpu_check.sh OUTPUT [PART...]     parts: models, projects, verify, shapes, sanitize, bench, gemm, peers; default: all
+# Most can be limited: verify=softmax,fold, projects=relu (operators), shapes=total, bench=soft,layer, gemm=4096 (parts of
+# names).
+# Writes OUTPUT/models.txt, projects.txt, verify.json, shapes.json, sanitize.txt, bench.json, gemm.json and peers.json.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:?usage: gpu_check.sh OUTPUT [PART...]}
 shift
-parts=${*:-verify shapes sanitize bench gemm peers}
+parts=${*:-models projects verify shapes sanitize bench gemm peers}
 mkdir -p "$out"
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPWRIGHT_CACHE_DIR=${OPWRIGHT_CACHE_DIR:-/tmp/opwright-cache} OPWRIGHT_CACHE_MB=4096
@@ -33,6 +34,33 @@ for part in $parts; do
     [[ $part == *=* ]] && IFS=, read -ra only <<<"${part#*=}"
     part=${part%%=*}
     case $part in
+    models) # each model against the reference, kernel by kernel, and its profile
+        for model in "$here"/models/*.onnx; do
+            for command in verify profile; do
+                echo "--- $command $(basename "$model")"
+                timeout 120 "$here/opwright" $command "$model" --target cuda ${sizes:-} || status=1
+            done
+        done >"$out/models.txt" 2>&1
+        grep -E '^---|kernels, |launch gaps|wrong|error' "$out/models.txt"
+        ;;
+    projects) # stand-alone projects, built by nvcc and run
+        names=("${only[@]:-}")
+        [[ -n ${names[0]} ]] || names=(relu gelu softmax layer_norm "$here/examples/matmul_prelu.op" gather scatter_elements
+            max_pool conv running_sum)
+        for name in "${names[@]}"; do
+            folder=$(mktemp -d)
+            (
+                set -e
+                "$here/opwright" emit "$name" --target cuda -o "$folder"
+                cd "$folder"
+                nvcc -O2 -arch=native -std=c++17 -o check ./*_launch.cu ./*_test.cu ./*_reference.c
+                timeout 60 ./check
+            ) >"$folder/log" 2>&1 && verdict=OK || verdict=FAIL status=1
+            { echo "--- $name: $verdict"; cat "$folder/log"; } >>"$out/projects.txt"
+            echo "$name: $verdict, $(tail -1 "$folder/log")"
+            rm -rf "$folder"
+        done
+        ;;
     verify)
         n=$(nproc)
         seq 0 $((n - 1)) | xargs -P "$n" -I{} timeout 480 "$here/opwright_gpu" verify "$out/verify-{}.json" --shard {}/"$n" "${only[@]}" \

@@ -31,8 +31,10 @@ that community can read, change and use without Opwright:
 | Target | Writes | Runs where |
 | --- | --- | --- |
 {targets}
-`opwright emit OPERATOR --target NAME` prints the source, `-o DIR` writes it with what belongs to it. `opwright verify`
-and `run` take `--target NAME` where it can run, and say "not run" where it can't. `opwright compare OPERATOR` sets them
+`opwright emit OPERATOR --target NAME` prints the source, `-o DIR` writes it with what belongs to it: for cuda a project of
+its own, with a launcher, CMake and a test that checks itself at edge sizes. `opwright verify` and `run` take
+`--target NAME` where it can run, for operators and for whole ONNX models, and say "not run" where it can't; `--fallback`
+lets the cpu run what a target has no form for. `opwright profile` takes `--target cuda` on a GPU. `opwright compare OPERATOR` sets them
 side by side for one operator and one size.
 
 ## What each can do
@@ -66,7 +68,9 @@ point at a time.
 1. Write a folder under `src/target/`: a class derived from `Target`. A block language starts from `schedule::form_block_kernel`,
    `schedule::default_block_schedule` and `tile::apply_blocks`, and prints statements in order; a language of the C family
    takes names, expressions and helper functions from `src/emit/`.
-2. Add its line to `src/target/registry.cpp`. `emit`, `explain`, `run`, `verify` and `compare` know it from then on.
+2. Add its line to `src/target/registry.cpp`. `emit`, `explain`, `run`, `verify` and `compare` know it from
+   then on, `run` and `verify` also for whole models. One whose kernels run on a processor with memory of its own offers
+   that in `device()` (`src/target/device.h`), and `profile` takes it too.
 3. Add a test like `tests/backend/operators_c_test.cpp`, and run this page's script for its share.
 
 A target sees neither another target nor the language. What it has no form for it refuses with a reason; it never writes

@@ -403,22 +403,25 @@ private:
 
     void stage(Code& c, const Stage& s) const {
         if (!s.about.empty()) c.comment(s.about);
-        const bool always = s.points.lower() > 0;
-        if (!always) c.open("if ({} > 0)", product_text(s.points));
+        std::string when = all_of(s.when);
+        if (s.points.lower() <= 0)
+            when = (when == "true" ? "" : when + " && ") + fmt::format("{} > 0", product_text(s.points));
+        const bool always = when == "true";
+        if (!always) c.open("if ({})", when);
         bool first = true;
         for (const Variant& v : s.variants) {
-            const std::string when = all_of(v.when);
-            const bool last = &v == &s.variants.back() || when == "true";
+            const std::string holds = all_of(v.when);
+            const bool last = &v == &s.variants.back() || holds == "true";
             const bool alone = first && last;
             if (!alone) {
                 if (first)
-                    c.open("if ({})", when);
+                    c.open("if ({})", holds);
                 else {
                     c.set_depth(c.depth() - 1);
                     if (last)
                         c.open("}} else");
                     else
-                        c.open("}} else if ({})", when);
+                        c.open("}} else if ({})", holds);
                 }
             }
             call(c, v);
