@@ -56,7 +56,7 @@ std::string advise_on_device(const Row& r, const Profile& p) {
     };
     if (r.evidence.launches.empty())
         return fmt::format("Runs on the cpu, on copies: {} of it is the device waiting.", time_text(t));
-    if (r.bound() == Bound::Launch || t < 2 * r.floor_launch)
+    if (t < 3 * r.floor_launch && work < 2 * r.floor_launch)
         return fmt::format("Launch-bound: takes {} for work of {}, and starting a kernel costs {}. {}", time_text(t),
                            time_text(work), time_text(r.floor_launch),
                            hint.empty()
