@@ -1,9 +1,13 @@
 // The Ascend C target: its sources as people read them, and the functions it brings along for the scalar unit.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 
@@ -70,6 +74,65 @@ TEST(AscendTarget, SaysWhatTheChipHasNot) {
     const auto e = ascend_target().emit(*p, {});
     ASSERT_FALSE(e.ok());
     EXPECT_NE(e.error().message.find("f64"), std::string::npos) << e.error().message;
+}
+
+// The test that goes with emitted kernels: it passes on the simulator, and fails for kernels that compute otherwise.
+class EmittedTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(EmittedTest, PassesAndCanFail) {
+    const auto e = ascend_target().emit(first_example(lang::Library::standard(), GetParam()), {});
+    ASSERT_TRUE(e.ok()) << e.error().message;
+    const auto folder =
+        std::filesystem::temp_directory_path() / fmt::format("opwright-ascend-{}-{}", GetParam(), getpid());
+    std::filesystem::create_directories(folder);
+    std::string test, kernels;
+    for (const SourceFile& f : e->files) {
+        std::ofstream(folder / f.path) << f.text;
+        if (f.path.ends_with("_test.cpp")) test = f.path;
+        if (f.path.ends_with("_kernel.h")) kernels = f.text;
+    }
+    ASSERT_FALSE(test.empty());
+    const auto passed = run_source((folder / test).string(), {});
+    ASSERT_TRUE(passed.ok()) << passed.error().message;
+    EXPECT_EQ(*passed, 0);
+    // One instruction does something else.
+    const size_t at = kernels.find("Mul", kernels.find("void Compute"));
+    ASSERT_NE(at, std::string::npos);
+    kernels.replace(at, 3, "Add");
+    std::ofstream(folder / (std::string(GetParam()) + "_kernel.h")) << kernels;
+    const auto failed = run_source((folder / test).string(), {});
+    ASSERT_TRUE(failed.ok()) << failed.error().message;
+    EXPECT_NE(*failed, 0);
+    std::filesystem::remove_all(folder);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ascend, EmittedTest, testing::Values("silu", "layer_norm"),
+                         [](const auto& i) { return i.param; });
+
+TEST(AscendSchedule, OfAPersonIsTakenOrRefusedByName) {
+    const math::Program relu = first_example(lang::Library::standard(), "relu");
+    const auto text = ascend_target().level(relu, "schedule-json", {});
+    ASSERT_TRUE(text.ok());
+    EmitOptions o;
+    const auto with_tile = [&](const std::string& tile) {
+        o.schedule = *text;
+        const std::string key = "\"tile\": ";
+        const size_t blocks = o.schedule.find("\"blocks\""), at = o.schedule.find(key, blocks) + key.size();
+        o.schedule.replace(at, o.schedule.find_first_of("\n,}", at) - at, tile);
+        return ascend_target().emit(relu, o);
+    };
+    const auto taken = with_tile("1024");
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+    EXPECT_NE(taken->files[0].text.find("int64_t maxTile = 1024)"), std::string::npos) << taken->files[0].text;
+    const auto large = with_tile("32768");
+    ASSERT_FALSE(large.ok());
+    EXPECT_EQ(
+        large.error().message,
+        "The schedule of y (nest 0): tiles of 32768 elements take 524288 bytes of unified buffer, and it has 188416 "
+        "(inQueueX 262144, outQueueY 262144).");
+    const auto small = with_tile("32");
+    ASSERT_FALSE(small.ok());
+    EXPECT_NE(small.error().message.find("tiles of 32 along index"), std::string::npos) << small.error().message;
 }
 
 // A person's own source, clean and with a fault in it.

@@ -25,10 +25,11 @@ public:
     }
     Result<std::string> level(const Program& p, const std::string& level, const EmitOptions& o) const override {
         OPW_TRY(const Operator op, write_operator(p, o));
+        if (level == "schedule-json") return op.plans[0].schedule_json;
         std::string r;
         for (const Plan& plan : op.plans) {
             if (op.plans.size() > 1) r += plan.whole ? "# rows that fit the unified buffer\n" : "# longer rows\n";
-            r += level == "schedule-json" ? plan.schedule_json : level == "tile" ? plan.tile : plan.schedule;
+            r += level == "tile" ? plan.tile : plan.schedule;
         }
         return r;
     }

@@ -482,9 +482,14 @@ private:
         r.max_tile = eighths == 0 ? kLanes : (kUbBytes - fixed - 2048) * 8 / eighths / kLanes * kLanes;
         if (r.max_tile < kLanes) {
             std::string all;
-            for (const Budget& b : r.budget) all += fmt::format("{}{}", all.empty() ? "" : ", ", b.buffer);
-            throw Unsupported{fmt::format("{} buffers ({}) do not fit the unified buffer of {} KB.", r.budget.size(),
-                                          all, kUbBytes / 1024)};
+            int64_t bytes = 0;
+            for (const Budget& b : r.budget) {
+                all += fmt::format("{}{} {}", all.empty() ? "" : ", ", b.buffer, b.bytes(kLanes));
+                bytes += b.bytes(kLanes);
+            }
+            throw Unsupported{fmt::format("Its {} buffers take {} bytes for the smallest tile, of {} elements, and the "
+                                          "unified buffer has {} ({}).",
+                                          r.budget.size(), bytes, kLanes, kUbBytes, all)};
         }
         size_t made = 0;
         for (const Budget& b : r.budget) made += static_cast<size_t>(b.copies);

@@ -34,6 +34,7 @@ struct KernelSource {
     bool block_in_grid = false;       // the block axis is cut into tasks
     bool whole = false;               // the block axis is held whole
     int64_t max_tile = 1;             // lanes that the unified buffer allows
+    int64_t tile = 0;                 // lanes that the schedule asks for; 0: as many as are useful
     std::vector<Budget> budget;
     std::string rows, row_m, row_n, row_k;  // mix: host expressions of the product's rows (of all batches), m, n and k
     int64_t factor_bytes = 2;               // mix: of an element of the factors

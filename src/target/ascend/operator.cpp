@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "derive/cost.h"
 #include "schedule/block_kernel.h"
 #include "target/ascend/helpers.h"
 #include "tile/blocks.h"
@@ -24,7 +25,8 @@ using namespace AscendC;
 constexpr int32_t BUFFER_NUM = 2;  // double buffering: one tile is moved while the other is computed
 )";
 
-// Lines of at most 120 columns: broken after a comma or operator, and continued eight columns further in.
+}  // namespace
+
 std::string wrapped(const std::string& text) {
     constexpr size_t kWidth = 120;
     std::string r;
@@ -53,6 +55,7 @@ std::string wrapped(const std::string& text) {
     return r;
 }
 
+namespace {
 // Host versions of the functions that sizes need.
 const char* const kHostFunctions[][2] = {
     {"HostFloorDiv",
@@ -126,6 +129,93 @@ bool walks_rows_again(const schedule::Kernel& k) {
     return false;
 }
 
+// Elements of a tile at most.
+int64_t lanes_of(const KernelSource& k) {
+    return k.whole ? k.max_tile : std::min(k.max_tile, k.tile ? k.tile : kMaxTile);
+}
+
+// What the operator costs at least and what each kernel holds: the comment that the source begins with.
+std::string cost_text(const Operator& op, const Program& p) {
+    const Plan& plan = op.plans.back();
+    const Names names(plan.program);
+    Helpers unused;
+    Scalar scalar(plan.program, names, unused);
+    scalar.sizes.clear();
+    scalar.host = true;
+    const derive::Cost cost = derive::cost(p);
+    std::string r;
+    const auto add = [&](std::string line) {  // wrapped at words
+        for (std::string lead = "// "; !line.empty(); lead = "//   ") {
+            size_t end = line.size();
+            if (end > 112) end = line.rfind(' ', 112);
+            r += lead + line.substr(0, end) + "\n";
+            line.erase(0, std::min(end + 1, line.size()));
+        }
+    };
+    std::string memory = fmt::format("Global memory: reads {} bytes and writes {} at least",
+                                     scalar.sym(cost.read_bytes), scalar.sym(cost.write_bytes));
+    for (TensorId t : plan.workspace) {
+        Sym n = static_cast<int64_t>(size_of(compute_type(plan.program.tensors[t].dtype)));
+        for (const Sym& extent : plan.program.tensors[t].shape) n = n * extent;
+        memory +=
+            fmt::format("; {} passes from kernel to kernel: {} bytes there and back", names.tensor(t), scalar.sym(n));
+    }
+    add(memory + ".");
+    std::string floor = "Floor on Atlas A2: bytes / 1.8 TB/s of its memory";
+    for (const Plan& each : op.plans)
+        for (const KernelSource& k : each.kernels)
+            if (k.mix && &each == &plan)
+                floor += fmt::format(
+                    ", and {} * {} * {} / (16 * 16 * 16) / 24 cores / 1.85 GHz of its cubes with half factors, four "
+                    "times "
+                    "that with float ones",
+                    k.rows, k.row_n, k.row_k);
+    add(floor + ".");
+    for (const Plan& each : op.plans)
+        for (const KernelSource& k : each.kernels) {
+            const int64_t lanes = lanes_of(k);
+            int64_t total = 0;
+            std::string buffers;
+            for (const Budget& b : k.budget) {
+                total += b.bytes(lanes);
+                buffers += fmt::format("{}{}{} {}", buffers.empty() ? "" : ", ", b.buffer,
+                                       b.copies > 1 ? fmt::format(" {} x", b.copies) : "", b.bytes(lanes) / b.copies);
+            }
+            const std::string line =
+                fmt::format("{}: tiles of up to {} elements take {} of {} bytes of unified buffer: {}.", k.name, lanes,
+                            total, kUbBytes, buffers);
+            add(line);
+        }
+    return "//\n" + r;
+}
+
+// What a schedule by hand asks of the chip beyond what every block target checks.
+Status check_schedule(const schedule::Schedule& s, const schedule::Kernel& k) {
+    const Program& p = k.program;
+    for (size_t i = 0; i < k.nests.size(); ++i) {
+        const auto& blocks = s.nests[i].blocks;
+        const Equation& q = p.equations[k.nests[i].equations.back()];
+        const auto wrong = [&](const std::string& what, const std::string& next) {
+            return Diagnostic(fmt::format("The schedule of {} (nest {}): {}.", p.tensors[q.lhs].name, i, what), {},
+                              next);
+        };
+        if (q.update != Update::Set && !blocks.empty())
+            return wrong("its places are data, so that it goes element by element", "Leave \"blocks\" empty.");
+        if (blocks.size() > 1)
+            return wrong(fmt::format("a block over {} and {}", p.vars[blocks[0].var].name, p.vars[blocks[1].var].name),
+                         "A tile of the unified buffer lies along one index.");
+        if (blocks.empty()) continue;
+        const std::string& index = p.vars[blocks[0].var].name;
+        if (!writes_beside(k, k.nests[i], blocks[0].var))
+            return wrong(fmt::format("results along index {} do not lie side by side in memory", index),
+                         "Take the index that the result's last dim has.");
+        if (blocks[0].tile != schedule::kWhole && blocks[0].tile < kLanes)
+            return wrong(fmt::format("tiles of {} along index {}", blocks[0].tile, index),
+                         fmt::format("An instruction works on 256 bytes: take {} or more.", kLanes));
+    }
+    return ok_status();
+}
+
 // A structure of what the host counts, and the function that counts it.
 std::string tiling_text(const KernelSource& k, const Operator& op) {
     const std::string type = upper_camel(k.name) + "Tiling";
@@ -140,7 +230,7 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
          "fewer\n};\n\n";
     const std::string sizes = size_parameters(op);
     r += fmt::format("inline {} Make{}({}{}int64_t cores, int64_t maxTile = {})\n{{\n", type, type, sizes,
-                     sizes.empty() ? "" : ", ", std::min(k.max_tile, kMaxTile));
+                     sizes.empty() ? "" : ", ", lanes_of(k));
     r += fmt::format("    {} t{{}};\n", type);
     for (const std::string& f : op.fields) r += fmt::format("    t.{0} = {0};\n", f);
     const auto up = [](const std::string& n) { return n.find(' ') == std::string::npos ? n : "(" + n + ")"; };
@@ -188,6 +278,22 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
         r += "    t.tasksPerCore = (t.tasks + cores - 1) / cores;\n";
     return r + "    return t;\n}\n";
 }
+
+Diagnostic too_large(const KernelSource& k, size_t nest, const tile::Program& t) {
+    const Program& p = t.kernel.program;
+    std::string buffers;
+    int64_t bytes = 0;
+    for (const Budget& b : k.budget) {
+        bytes += b.bytes(k.tile);
+        buffers += fmt::format("{}{} {}", buffers.empty() ? "" : ", ", b.buffer, b.bytes(k.tile));
+    }
+    return Diagnostic(
+        fmt::format(
+            "The schedule of {} (nest {}): tiles of {} elements take {} bytes of unified buffer, and it has {} ({}).",
+            p.tensors[p.equations[t.kernel.nests[nest].equations.back()].lhs].name, nest, k.tile, bytes, kUbBytes,
+            buffers),
+        {}, fmt::format("Take {} or fewer.", k.max_tile));
+}
 }  // namespace
 
 std::string size_parameters(const Operator& op) {
@@ -209,12 +315,11 @@ std::string plan_condition(const Operator& op, size_t i) {
 }
 
 Result<Operator> write_operator(const Program& p, const EmitOptions& o) {
-    if (!o.schedule.empty())
-        return Diagnostic("Target ascend takes no schedule of a person yet.", {}, "Leave --schedule out.");
     Operator op;
     Helpers helpers;
     std::string classes;
-    const auto plan_of = [&](bool recompute, bool whole, const std::string& suffix) -> Result<Plan> {
+    const auto plan_of = [&](bool recompute, bool whole, const std::string& suffix,
+                             const std::string& by_hand) -> Result<Plan> {
         schedule::Kernel k = schedule::form_block_kernel(p, recompute);
         std::vector<std::optional<Product>> products(k.nests.size());
         for (size_t i = 0; i < k.nests.size(); ++i) {
@@ -233,11 +338,15 @@ Result<Operator> write_operator(const Program& p, const EmitOptions& o) {
                     s.nests[i].blocks.clear();
                     std::fill(s.nests[i].grid_tile.begin(), s.nests[i].grid_tile.end(), 1);
                 }
+        if (!by_hand.empty()) {
+            OPW_TRY(s, schedule::from_json(by_hand, k));
+            OPW_CHECK(check_schedule(s, k));
+        }
         Plan plan;
         plan.whole = whole;
         plan.schedule = s.summary + "\n";
-        plan.schedule_json = schedule::to_json(s, k);
         plan.workspace = k.workspace;
+        schedule::Schedule settled = s;
         OPW_TRY(const tile::Program t, tile::apply_blocks(k, std::move(s)));
         plan.program = t.kernel.program;
         plan.tile = tile::print(t);
@@ -252,31 +361,45 @@ Result<Operator> write_operator(const Program& p, const EmitOptions& o) {
                     write_kernel(t, i, names, helpers,
                                  t.nests.size() == 1 ? suffix : fmt::format("{}_part{}", suffix, i + 1),
                                  products[i] ? &*products[i] : nullptr));
+            // The tile is the schedule's, as far as the unified buffer allows.
+            auto& blocks = settled.nests[i].blocks;
+            if (!blocks.empty() && blocks[0].tile != schedule::kWhole) {
+                source.tile = blocks[0].tile;
+                if (source.tile > source.max_tile && !by_hand.empty()) return too_large(source, i, t);
+                while (blocks[0].tile > source.max_tile) blocks[0].tile /= 2;
+            }
             plan.kernels.push_back(std::move(source));
         }
+        plan.schedule_json = schedule::to_json(settled, t.kernel);
         return plan;
     };
     op.name = p.name;
     const bool rows = walks_rows_again(schedule::form_block_kernel(p, false));
-    if (rows)
-        if (auto plan = plan_of(false, true, ""); plan.ok()) op.plans.push_back(std::move(*plan));
-    OPW_TRY(Plan plan, plan_of(rows, false, op.plans.empty() ? "" : "_long_rows"));
-    op.plans.push_back(std::move(plan));
+    // A schedule by hand is that of the first kernel, or of the one that walks along rows; then that serves all.
+    std::optional<Diagnostic> refused;
+    if (rows) {
+        auto plan = plan_of(false, true, "", o.schedule);
+        if (plan.ok())
+            op.plans.push_back(std::move(*plan));
+        else if (!o.schedule.empty())
+            refused = plan.error();
+    }
+    auto last = plan_of(rows, false, op.plans.empty() ? "" : "_long_rows", op.plans.empty() ? o.schedule : "");
+    if (!last.ok()) return refused ? *refused : last.error();
+    op.plans.push_back(std::move(*last));
 
     const bool mix = std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& pl) {
         return std::any_of(pl.kernels.begin(), pl.kernels.end(), [](const KernelSource& k) { return k.mix; });
     });
-    op.kernels = "// " + p.name + (p.doc.empty() ? "" : ": " + p.doc) + "\n" +
+    op.kernels = "// " + p.name + (p.doc.empty() ? "" : ": " + p.doc) + "\n" + cost_text(op, p) +
                  (mix ? "#include \"lib/matmul_intf.h\"\n" : "") + kPreamble;
     std::string tilings, bodies;
     for (const Plan& pl : op.plans)
         for (const KernelSource& k : pl.kernels) {
             tilings += "\n" + tiling_text(k, op);
             bodies += "\n" + k.device;
-            std::string line = fmt::format("{}: unified buffer for tiles of up to {} elements:", k.name,
-                                           std::min(k.max_tile, k.whole ? k.max_tile : kMaxTile));
-            for (const Budget& b : k.budget)
-                line += fmt::format(" {} {}", b.buffer, b.bytes(std::min(k.max_tile, k.whole ? k.max_tile : kMaxTile)));
+            std::string line = fmt::format("{}: unified buffer for tiles of up to {} elements:", k.name, lanes_of(k));
+            for (const Budget& b : k.budget) line += fmt::format(" {} {}", b.buffer, b.bytes(lanes_of(k)));
             op.facts.push_back(line);
         }
     for (const auto& [name, text] : kHostFunctions)

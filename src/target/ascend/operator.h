@@ -24,6 +24,8 @@ struct Operator {
 };
 Result<Operator> write_operator(const math::Program& p, const EmitOptions& o);
 
+// Lines of at most 120 columns: broken after a comma or operator, and continued eight columns further in.
+std::string wrapped(const std::string& text);
 // "int64_t sizeM, int64_t sizeN".
 std::string size_parameters(const Operator& op);
 // The host's condition that plan `i` is taken, over sizes; "" for the last.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "target/ascend/test_file.h"
+#include "target/ascend/torch_file.h"
+
 namespace opwright::target::ascend {
 using namespace math;
 
@@ -34,46 +37,57 @@ std::string parameters_of(const Program& p, const Names& names, const Operator& 
     return r + sizes + (sizes.empty() ? "" : ", ");
 }
 
-std::string launch_file(const Operator& op) {
-    const Plan& first = op.plans[0];
-    const Program& p = first.program;
-    const Names names(p);
-    const bool workspace =
-        std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) { return !x.workspace.empty(); });
-    const bool faults = std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) {
+// Bytes of global memory for results that pass from kernel to kernel.
+std::string workspace_function(const Operator& op) {
+    std::string r = fmt::format(
+        "// Bytes of global memory for results that pass from kernel to kernel.\nint64_t {}WorkspaceBytes({})\n{{\n",
+        upper_camel(op.name), size_parameters(op));
+    r += "    int64_t bytes = 0;\n";
+    for (const Plan& plan : op.plans) {
+        const Program& m = plan.program;
+        const Names n(m);
+        std::string sum;
+        for (TensorId t : plan.workspace)
+            sum +=
+                fmt::format("{}(({}) * static_cast<int64_t>(sizeof({})) + 511) / 512 * 512", sum.empty() ? "" : " + ",
+                            elements(m, t, n), memory_type(compute_type(m.tensors[t].dtype)));
+        if (sum.empty()) continue;
+        r += fmt::format("    bytes = bytes > {0} ? bytes : {0};\n", sum);
+    }
+    return r + "    return bytes;\n}\n\n";
+}
+}  // namespace
+
+bool has_workspace(const Operator& op) {
+    return std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) { return !x.workspace.empty(); });
+}
+
+bool has_faults(const Operator& op) {
+    return std::any_of(op.plans.begin(), op.plans.end(), [](const Plan& x) {
         return std::any_of(x.kernels.begin(), x.kernels.end(), [](const KernelSource& k) { return k.faults; });
     });
-    const std::string type = upper_camel(op.name);
-    std::string r = fmt::format(
-        "// Host side of {}: counts the tilings and launches the kernels, one after the other, on a stream.\n",
-        op.name);
-    r += fmt::format("#include \"acl/acl.h\"\n#include \"{}_kernel.h\"\n\n", op.name);
-    if (workspace) {
-        r += fmt::format(
-            "// Bytes of global memory for results that pass from kernel to kernel.\nint64_t "
-            "{}WorkspaceBytes({})\n{{\n",
-            type, size_parameters(op));
-        r += "    int64_t bytes = 0;\n";
-        for (size_t i = 0; i < op.plans.size(); ++i) {
-            const Program& m = op.plans[i].program;
-            const Names n(m);
-            std::string sum;
-            for (TensorId t : op.plans[i].workspace)
-                sum += fmt::format("{}(({}) * static_cast<int64_t>(sizeof({})) + 511) / 512 * 512",
-                                   sum.empty() ? "" : " + ", elements(m, t, n),
-                                   memory_type(compute_type(m.tensors[t].dtype)));
-            if (sum.empty()) continue;
-            r += fmt::format("    bytes = bytes > {0} ? bytes : {0};\n", sum);
-        }
-        r += "    return bytes;\n}\n\n";
+}
+
+std::string launch_signature(const Operator& op, const std::string& where) {
+    const Program& p = op.plans[0].program;
+    return fmt::format(
+        "void {}({}{}int64_t cores, {})", upper_camel(op.name),
+        parameters_of(p, Names(p), op, has_workspace(op) ? std::vector<TensorId>{0} : std::vector<TensorId>{}),
+        has_faults(op) ? "uint8_t *faults, " : "", where);
+}
+
+std::string launch_functions(const Operator& op, bool simulated) {
+    std::string r;
+    if (has_workspace(op)) r += workspace_function(op);
+    if (!simulated) {
+        r += "// Pointers are of the device; `cores` are its vector cores (48 on Atlas A2).";
+        if (has_faults(op))
+            r += "\n// `faults`: one zeroed int32_t a core; nonzero after the launch where an index that is data left "
+                 "its "
+                 "tensor.";
+        r += "\n";
     }
-    r += "// Pointers are of the device; `cores` are its vector cores (48 on Atlas A2).";
-    if (faults)
-        r += "\n// `faults`: one zeroed int32_t a core; nonzero after the launch where an index that is data left its "
-             "tensor.";
-    r += fmt::format("\nvoid {}({}{}int64_t cores, aclrtStream stream)\n{{\n", type,
-                     parameters_of(p, names, op, workspace ? std::vector<TensorId>{0} : std::vector<TensorId>{}),
-                     faults ? "uint8_t *faults, " : "");
+    r += launch_signature(op, simulated ? "ascend_sim::Device &device" : "aclrtStream stream") + "\n{\n";
     for (size_t i = 0; i < op.plans.size(); ++i) {
         const Plan& plan = op.plans[i];
         const Program& m = plan.program;
@@ -106,8 +120,11 @@ std::string launch_file(const Operator& op) {
                 "{0}if ({1}.tasks > 0) {{\n{0}    const auto {2} = static_cast<uint32_t>(({1}.tasks + {1}.tasksPerCore "
                 "- 1) / {1}.tasksPerCore);\n",
                 pad, tiling, blocks);
-            r += fmt::format("{0}    {1}<<<{2}, nullptr, stream>>>({3}{4});\n{0}}}\n", pad, k.name + "_kernel",
-                             k.mix ? "(" + blocks + " + 1) / 2" : blocks, pass, tiling);
+            const std::string count = k.mix ? "(" + blocks + " + 1) / 2" : blocks;
+            r += simulated ? fmt::format("{0}    Report(device.{5}({2}, [&] {{ {1}({3}{4}); }}));\n{0}}}\n", pad,
+                                         k.name + "_kernel", count, pass, tiling, k.mix ? "launch_mix" : "launch")
+                           : fmt::format("{0}    {1}<<<{2}, nullptr, stream>>>({3}{4});\n{0}}}\n", pad,
+                                         k.name + "_kernel", count, pass, tiling);
         }
         if (op.plans.size() > 1) {
             if (!condition.empty()) r += "        return;\n";
@@ -117,8 +134,17 @@ std::string launch_file(const Operator& op) {
     return r + "}\n";
 }
 
-std::string cmake_file(const Operator& op) {
-    return fmt::format(R"(# {0} for Atlas A2 and A3 (__NPU_ARCH__ 2201). Source CANN's set_env.sh first; then
+namespace {
+std::string launch_file(const Operator& op) {
+    return fmt::format(
+               "// Host side of {0}: counts the tilings and launches the kernels, one after the other, on a stream.\n"
+               "#include \"acl/acl.h\"\n#include \"{0}_kernel.h\"\n\n",
+               op.name) +
+           launch_functions(op, false);
+}
+
+std::string cmake_file(const Operator& op, bool test, bool torch) {
+    std::string r = fmt::format(R"(# {0} for Atlas A2 and A3 (__NPU_ARCH__ 2201). Source CANN's set_env.sh first; then
 #   cmake -B build && cmake --build build
 cmake_minimum_required(VERSION 3.16)
 set(CMAKE_ASC_ARCHITECTURES dav-2201)
@@ -129,10 +155,31 @@ add_library({0} SHARED {0}.asc)
 target_include_directories({0} PRIVATE ${{CMAKE_CURRENT_SOURCE_DIR}})
 set_target_properties({0} PROPERTIES CXX_STANDARD 17)
 )",
-                       op.name);
+                                op.name);
+    if (test)
+        r += fmt::format(R"(
+# The kernels against the declaration: build/{0}_test
+add_executable({0}_test {0}_test.cpp)
+target_link_libraries({0}_test PRIVATE {0} ascendcl)
+set_target_properties({0}_test PROPERTIES CXX_STANDARD 17)
+)",
+                         op.name);
+    if (torch)
+        r += fmt::format(R"(
+# torch.ops.opwright.{0}: -DTORCH=ON, with -DCMAKE_PREFIX_PATH of torch and -DTORCH_NPU=, the folder of torch_npu
+option(TORCH "Build the operator of PyTorch" OFF)
+if(TORCH)
+    find_package(Torch REQUIRED)
+    add_library({0}_torch SHARED {0}_torch.cpp {0}.asc)
+    target_include_directories({0}_torch PRIVATE ${{CMAKE_CURRENT_SOURCE_DIR}} ${{TORCH_NPU}}/include)
+    target_link_libraries({0}_torch PRIVATE ${{TORCH_LIBRARIES}} ${{TORCH_NPU}}/lib/libtorch_npu.so)
+endif()
+)",
+                         op.name);
+    return r;
 }
 
-std::string readme(const Operator& op) {
+std::string readme(const Operator& op, bool test, bool torch) {
     const Program& p = op.plans[0].program;
     const Names names(p);
     std::string r = fmt::format(
@@ -149,6 +196,17 @@ std::string readme(const Operator& op) {
         "- `{0}.asc`: the host's launch, `{1}(...)`, with `<<<>>>`.\n- `CMakeLists.txt`: a shared library, with "
         "`find_package(ASC)`.\n",
         op.name, upper_camel(op.name));
+    if (test)
+        r += fmt::format(
+            "- `{0}_test.cpp`: small cases with the results that the declaration gives. `opwright ascend-sim "
+            "{0}_test.cpp` runs it on\n  the simulator, `build/{0}_test` on a device.\n",
+            op.name);
+    if (torch)
+        r += fmt::format(
+            "- `{0}_torch.cpp`: `torch.ops.opwright.{0}(...)` for tensors on an NPU (CMake's option `TORCH`); not "
+            "compiled "
+            "here, where\n  there is no torch_npu.\n",
+            op.name);
     r += "\nTensors are dense and row-major. The kernels were run on Opwright's functional simulator, with checks of "
          "alignment, "
          "bounds,\nqueues and synchronisation; on a device they have not been run, and no statement of speed is "
@@ -158,8 +216,14 @@ std::string readme(const Operator& op) {
 }
 }  // namespace
 
-std::vector<SourceFile> project_files(const Operator& op, const Program&, const EmitOptions&) {
-    return {{op.name + ".asc", launch_file(op)}, {"CMakeLists.txt", cmake_file(op)}, {"README.md", readme(op)}};
+std::vector<SourceFile> project_files(const Operator& op, const Program& p, const EmitOptions& o) {
+    std::vector<SourceFile> r{{op.name + ".asc", wrapped(launch_file(op))}};
+    const std::string test = test_file(op, p, o.sizes), torch = torch_file(op, p);
+    if (!test.empty()) r.push_back({op.name + "_test.cpp", wrapped(test)});
+    if (!torch.empty()) r.push_back({op.name + "_torch.cpp", wrapped(torch)});
+    r.push_back({"CMakeLists.txt", cmake_file(op, !test.empty(), !torch.empty())});
+    r.push_back({"README.md", readme(op, !test.empty(), !torch.empty())});
+    return r;
 }
 
 }  // namespace opwright::target::ascend

@@ -28,7 +28,7 @@ std::string elements(const Program& p, TensorId t, const Names& names) {
 }
 }  // namespace
 
-std::string driver_text(const Operator& op, const Program& p, const std::string& function, const std::string& kernels) {
+std::string driver_text(const Operator& op, const Program&, const std::string& function, const std::string& kernels) {
     // Several operators may share a translation unit: each in a namespace, its kernels without C linkage.
     std::string text = kernels;
     for (const std::string linkage = "extern \"C\" "; text.find(linkage) != std::string::npos;)
@@ -80,7 +80,8 @@ std::string driver_text(const Operator& op, const Program& p, const std::string&
             std::string pass;
             for (TensorId t : k.parameters) pass += fmt::format("(GM_ADDR){}, ", names.tensor(t));
             if (k.faults) pass += "(GM_ADDR)faults, ";
-            const std::string tile = fmt::format("maxTile < {0} ? maxTile : {0}", std::min<int64_t>(k.max_tile, 4096));
+            const std::string tile =
+                fmt::format("maxTile < {0} ? maxTile : {0}", std::min<int64_t>(k.max_tile, k.tile ? k.tile : 4096));
             r += fmt::format(
                 "        {{\n            const {} tiling = Make{}({}cores, {});\n"
                 "            int64_t blocks = tiling.tasks == 0 ? 0 : (tiling.tasks + tiling.tasksPerCore - 1) / "

@@ -179,7 +179,8 @@ protected:
     void scalar_loop(const std::string& why, const std::string& head, F make) {
         helpers_.use("Await");
         const std::string outer_var = block_ == kNone ? "" : scalar_.vars.at(block_);
-        if (block_ != kNone) scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
+        if (block_ != kNone)
+            scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
         in_lane_loop_ = "lane";
         Lines inner;
         make(inner);

@@ -125,7 +125,8 @@ protected:
         helpers_.use("Await");
         Lines inner;
         const std::string outer_var = block_ == kNone ? "" : scalar_.vars.at(block_);
-        if (block_ != kNone) scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
+        if (block_ != kNone)
+            scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
         in_lane_loop_ = "lane";
         const std::string v = make(inner);
         in_lane_loop_.clear();

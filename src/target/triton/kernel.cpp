@@ -225,7 +225,7 @@ void KernelPrinter::header() {
     if (plan_.stages)
         r_.stages = std::to_string(plan_.stages);
     else if (form_.contraction && uses_dot(math_, *form_.contraction))
-        r_.stages = "3";
+        r_.stages = r_.choice.empty() ? "3" : "3 if grid[0] > 132 else 4";
 }
 
 // By measurement on an H200: 16 elements a thread, of 16-bit rows 32.

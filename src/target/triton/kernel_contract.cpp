@@ -64,11 +64,11 @@ void KernelPrinter::contraction_axes() {
     block_[order_[0]] = "BLOCK_M", block_[order_[1]] = "BLOCK_N", block_[order_[2]] = "BLOCK_K";
     Sym batch = 1;
     for (VarId v : c.batch) batch = batch * math_.vars[v].extent;
-    const bool choice = plan_.warps == 0 && plan.mt == 128 && plan.nt == 256;
+    const bool choice = plan_.warps == 0 && plan.mt == 128 && plan.nt == 128 && uses_dot(math_, c);
     if (choice) r_.choice = {file_.size(m), file_.size(n), batch.is(1) ? "" : file_.size(batch)};
     r_.blocks = {{"BLOCK_M", block_size(m, file_.size(m), choice ? 0 : plan.mt, 16, choice ? "block_m" : "")},
                  {"BLOCK_N", block_size(n, file_.size(n), choice ? 0 : plan.nt, 16, choice ? "block_n" : "")},
-                 {"BLOCK_K", block_size(k, file_.size(k), plan.kc, 16, "")},
+                 {"BLOCK_K", block_size(k, file_.size(k), choice ? 0 : plan.kc, 16, choice ? "block_k" : "")},
                  {"GROUP_M", "8"}};
     elements_ = "BLOCK_M * BLOCK_N";
     const std::string ms = size(m), ns = size(n);

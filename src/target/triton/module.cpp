@@ -403,8 +403,11 @@ private:
         index_ = index_ || k.index;
         if (!k.choice.empty()) {
             // By measurement on an H200, which has 132 processors.
-            w.comment("The largest blocks of which there are enough for the processors of a large GPU.");
-            w.line("for block_m, block_n in ((128, 256), (128, 128), (64, 64)):");
+            w.comment(
+                "The largest blocks of which there are enough for the processors of a large GPU; a deeper pipeline "
+                "where "
+                "each has but one.");
+            w.line("for block_m, block_n, block_k in ((128, 128, 64), (64, 64, 128), (64, 32, 128)):");
             w.indent();
             w.line(fmt::format("if triton.cdiv({}, block_m) * triton.cdiv({}, block_n){} >= 96:", k.choice[0],
                                k.choice[1], k.choice[2].empty() ? "" : " * " + k.choice[2]));

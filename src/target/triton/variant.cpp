@@ -44,7 +44,7 @@ void contraction_blocks(const Program& p, const schedule::Contraction& c, schedu
     }
     const bool half = narrow(p, c.a) && narrow(p, c.b);
     plan.mt = half ? 128 : 64;
-    plan.nt = half ? 256 : 64;
+    plan.nt = half ? 128 : 64;
     plan.kc = half ? 64 : 32;
 }
 

@@ -1,4 +1,9 @@
 // add: a + b; integers wrap.
+//
+// Global memory: reads 4 * sizeI0 * sizeI1 + 4 * sizeI1 bytes and writes 4 * sizeI0 * sizeI1 at least.
+// Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
+// add: tiles of up to 4096 elements take 98304 of 188416 bytes of unified buffer: inQueueA 2 x 16384, inQueueB 2 x
+//   16384, outQueueY 2 x 16384.
 #include "kernel_operator.h"
 
 using namespace AscendC;

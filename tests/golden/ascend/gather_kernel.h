@@ -1,4 +1,10 @@
 // gather: Slices of x at the given places along a dim.
+//
+// Global memory: reads 8 * sizeJ0 * sizeJ0 + 4 * HostLower(sizeB0 * xDim0, HostLower(sizeB0 * HostLower(xDim0,
+//   sizeJ0 * sizeJ0), sizeJ0 * sizeJ0 * sizeB0)) bytes and writes 4 * sizeJ0 * sizeJ0 * sizeB0 at least.
+// Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
+// gather: tiles of up to 4096 elements take 65568 of 188416 bytes of unified buffer: inQueueX 2 x 16384, outQueueY
+//   2 x 16384, faultBuf 32.
 #include "kernel_operator.h"
 
 using namespace AscendC;

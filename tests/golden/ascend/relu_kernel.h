@@ -1,4 +1,9 @@
 // relu: x where positive, else 0.
+//
+// Global memory: reads 4 * sizeI0 * sizeI1 bytes and writes 4 * sizeI0 * sizeI1 at least.
+// Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
+// relu: tiles of up to 4096 elements take 65536 of 188416 bytes of unified buffer: inQueueX 2 x 16384, outQueueY 2
+//   x 16384.
 #include "kernel_operator.h"
 
 using namespace AscendC;
