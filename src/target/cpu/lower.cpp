@@ -187,11 +187,23 @@ private:
         const auto n = c_.math.vars[s.var].extent.constant();
         const bool innermost =
             std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
-        if (n && *n <= kUnrolledTaps && innermost && !ranges_.count(s.var)) {
+        // So is one that decides which terms of a sum there are (the phases of a stride).
+        const bool decides = n && *n <= kUnrolledPhases && decides_terms(s.body, s.var);
+        if (n && *n <= kUnrolledTaps && (innermost || decides) && !ranges_.count(s.var)) {
             for (int64_t i = 0; i < *n; ++i) body(b_.i64(i));
             return;
         }
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
+    }
+
+    bool decides_terms(const std::vector<Stmt>& body, VarId v) const {
+        return std::any_of(body.begin(), body.end(), [&](const Stmt& s) {
+            if (s.kind == StmtKind::Accumulate && s.b != tile::kNoBuffer) {
+                const auto free = c_.math.free_vars(c_.tile.buffers[s.b].value);
+                if (std::find(free.begin(), free.end(), v) != free.end()) return true;
+            }
+            return decides_terms(s.body, v);
+        });
     }
 
     // Several positions of the variable at a time: each lane loop inside goes over all of them.
@@ -402,6 +414,10 @@ private:
                 return lanes > 1 && !v.type().is_vector() ? loop::broadcast(v, lanes) : v;
             };
             LExpr condition = e.args.size() > 1 ? point_.eval(e.args[1], u) : LExpr{};
+            if (int64_t holds = 0; condition && loop::is_literal(condition, &holds)) {
+                if (holds == 0) continue;
+                condition = {};
+            }
             if (folded(s.dst) && point_.mask())
                 condition = condition ? loop::both(lift(condition), point_.mask()) : point_.mask();
             if (is_arg(e.reduce)) {
@@ -507,7 +523,7 @@ private:
         });
     }
 
-    static constexpr int64_t kUnrolledTaps = 5;
+    static constexpr int64_t kUnrolledTaps = 5, kUnrolledPhases = 3;
 
     Context& c_;
     loop::Builder& b_;
