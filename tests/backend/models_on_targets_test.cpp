@@ -6,7 +6,7 @@
 
 #include "compile.h"
 #include "cuda_emulated.h"
-#include "graph_model_builder.h"
+#include "../unit/graph_model_builder.h"
 #include "model.h"
 #include "runtime/thread_pool.h"
 #include "target/target.h"
