@@ -34,8 +34,8 @@ struct StepTime {
     std::vector<int64_t> symbols;   // values that its kernel is called with
     std::vector<target::device::LaunchFacts> launches;  // on a device
 };
-// Of an executable whose kernels run on a device. Its steps are timed by events around each, all queued before the first
-// starts, less what two events cost by themselves.
+// Of an executable whose kernels run on a device. Its steps are timed by events around one and around several launches of
+// each, queued before the first starts: the difference is free of the events and of the host.
 struct DeviceTiming {
     double kernels = 0;             // the sum of the steps' least times
     double replay_min = 0, replay_median = 0;  // of all launches as one graph; 0: see no_replay

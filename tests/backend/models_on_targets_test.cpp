@@ -342,7 +342,7 @@ TEST(ModelsOnADevice, MeasureKernelsGapsAndReplays) {
     const auto n = static_cast<double>(t->steps.size());
     EXPECT_NEAR(t->min, n + 0.1, 1e-9);  // two events apart
     ASSERT_TRUE(t->device);
-    EXPECT_NEAR(t->device->kernels, n, 1e-9);  // what events cost is taken off
+    EXPECT_NEAR(t->device->kernels, n, 1e-9);  // without the events
     EXPECT_NEAR(t->device->replay_min, n + 0.1, 1e-9);
     EXPECT_EQ(t->steps[0].launches[0].kernel, "emulated");
 }

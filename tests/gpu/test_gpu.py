@@ -104,12 +104,12 @@ def test_model_agrees_with_the_cpu(model, tmp_path, n):
     )
 
 
-def test_models_verify(model):
-    for path in [model, magika_model()]:
-        code, out, error = opwright("verify", path, "--target", "cuda", "--json")
-        assert code == 0, out[-3000:] + error
-        report = json.loads(out)
-        assert report["passed"] and report["wrong"] == 0 and report["compared"] > 0
+@pytest.mark.parametrize("which", ["small", "magika"])
+def test_models_verify(model, which):
+    code, out, error = opwright("verify", model if which == "small" else magika_model(), "--target", "cuda", "--json")
+    assert code == 0, out[-3000:] + error
+    report = json.loads(out)
+    assert report["passed"] and report["wrong"] == 0 and report["compared"] > 0
 
 
 def test_a_profile_adds_up(model):
@@ -131,12 +131,7 @@ def test_an_index_outside_names_the_operator(model, tmp_path):
     assert code == 1 and "outside" in error and "gather" in error and "'softmax'" in error
 
 
-def test_no_memory_left_says_how_much_was_wanted():
-    code, _, error = opwright("run", "relu", "--target", "cuda", "--size", "i0=1000000,i1=1000000", timeout=100)
-    assert code == 1 and error.startswith("error: ")
-
-
-@pytest.mark.parametrize("name", ["relu", "softmax", "gather", "examples/matmul_prelu.op", "max_pool"])
+@pytest.mark.parametrize("name", ["relu", "softmax", "gather", "scatter_elements", "examples/matmul_prelu.op", "max_pool"])
 def test_a_project_checks_itself(name, tmp_path):
     if not shutil.which("nvcc"):
         pytest.skip("not run: there is no nvcc")

@@ -90,6 +90,24 @@ std::string host_text(const Sym& s, const std::map<std::string, std::string>& na
     return "";
 }
 
+std::vector<std::pair<Sym, Sym>> plain_bounds(const Program& p) {
+    std::vector<std::pair<Sym, Sym>> r;
+    const auto access = [&](TensorId t, const std::vector<ExprId>& at) {
+        for (size_t d = 0; d < p.tensors[t].shape.size(); ++d) {
+            if (p.expr(at[d]).kind != ExprKind::Index) continue;
+            std::pair<Sym, Sym> bound{p.vars[p.expr(at[d]).ref].extent, p.tensors[t].shape[d]};
+            if ((bound.second - bound.first).lower() >= 0) continue;
+            if (std::find(r.begin(), r.end(), bound) == r.end()) r.push_back(std::move(bound));
+        }
+    };
+    for (ExprId e = 0; e < p.expr_count(); ++e)
+        if (p.expr(e).kind == ExprKind::Load && p.expr(e).outside == Outside::Error)
+            access(p.expr(e).ref, p.expr(e).args);
+    for (const Equation& q : p.equations)
+        if (q.outside == Outside::Error) access(q.lhs, q.at);
+    return r;
+}
+
 namespace {
 constexpr const char* kReserved =
     "alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do double "
@@ -367,6 +385,8 @@ private:
         for (const std::string& s : n_.symbols)
             sizes += fmt::format("{}{} < 0", sizes.empty() ? "" : " || ", n_.sizes.at(s));
         if (!sizes.empty()) c.line("if ({}) return cudaErrorInvalidValue;", sizes);
+        for (const auto& [extent, dim] : plain_bounds(p_))
+            c.line("if ({} > {}) return cudaErrorInvalidValue;", text(extent), text(dim));
         for (const auto& [elements, points] : l_.folded)
             c.line("if ({} == 0 && {} > 0) return cudaErrorInvalidValue;  // nothing to read", product_text(elements),
                    product_text(points));

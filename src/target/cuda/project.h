@@ -16,6 +16,9 @@ std::string host_text(const math::Sym& s, const std::map<std::string, std::strin
 // Its CUDA C++ type for people: "float", "__nv_bfloat16", "int8_t".
 std::string host_type(DType t);
 
+// Extents of index variables, and those of the dims that they must stay inside of, where that depends on the sizes.
+std::vector<std::pair<math::Sym, math::Sym>> plain_bounds(const math::Program& p);
+
 // What the files of a project have in common.
 struct ProjectNames {
     std::string name;                               // of the operator, as an identifier
