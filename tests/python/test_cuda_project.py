@@ -32,10 +32,11 @@ def test_files(opwright, tmp_path):
         assert wide == [], path
 
 
-# Element-wise with packs and without, rows, indices that are data, a contraction, 16-bit floats.
+# Indices that are data, 16-bit floats, results of several launches by way of a workspace, a contraction. nvcc takes 5 to
+# 20 s each.
 @pytest.mark.parametrize(
     "arguments",
-    [["relu"], ["softmax"], ["gather"], [ROOT / "examples/matmul_prelu.op"], ["gelu", "--type", "f16"], ["conv"]],
+    [["gather"], ["gelu", "--type", "f16"], ["reduce_sum"], [ROOT / "examples/matmul_prelu.op"]],
     ids=lambda a: Path(a[0]).stem,
 )
 def test_builds_with_nvcc(opwright, tmp_path, arguments):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <set>
 
 #include "emit/c_source.h"
@@ -34,13 +35,15 @@ std::string host_type(DType t) {
     return "";
 }
 
-std::string host_text(const Sym& s, const std::map<std::string, std::string>& names) {
+std::string host_text(const Sym& s, const std::map<std::string, std::string>& names, const NamedSyms& known) {
+    for (const auto& [sym, name] : known)
+        if (sym == s) return name;
     const auto operand = [&](size_t i) {
         const Sym& o = s.operands()[i];
         const bool atom = o.kind() == SymKind::Const ? o.lower() >= 0
                                                      : o.kind() == SymKind::Symbol || o.kind() == SymKind::FloorDiv ||
                                                            o.kind() == SymKind::Min || o.kind() == SymKind::Max;
-        const std::string t = host_text(o, names);
+        const std::string t = host_text(o, names, known);
         return atom && t.find('/') == std::string::npos ? t : "(" + t + ")";
     };
     const auto joined = [&](const char* with) {
@@ -49,9 +52,9 @@ std::string host_text(const Sym& s, const std::map<std::string, std::string>& na
         return r;
     };
     const auto function = [&](const char* name) {
-        std::string r = host_text(s.operands()[0], names);
+        std::string r = host_text(s.operands()[0], names, known);
         for (size_t i = 1; i < s.operands().size(); ++i)
-            r = fmt::format("{}({}, {})", name, r, host_text(s.operands()[i], names));
+            r = fmt::format("{}({}, {})", name, r, host_text(s.operands()[i], names, known));
         return r;
     };
     switch (s.kind()) {
@@ -60,7 +63,7 @@ std::string host_text(const Sym& s, const std::map<std::string, std::string>& na
         case SymKind::Add: {  // "+ -1 * a" reads as a subtraction
             std::string r;
             for (const Sym& o : s.operands()) {
-                std::string t = host_text(o, names);
+                std::string t = host_text(o, names, known);
                 if (o.kind() == SymKind::Select || o.kind() == SymKind::Less || o.kind() == SymKind::Equal)
                     t = "(" + t + ")";
                 if (t.starts_with("-1 * "))
@@ -78,8 +81,8 @@ std::string host_text(const Sym& s, const std::map<std::string, std::string>& na
             const bool division = s.kind() == SymKind::FloorDiv;
             const Sym &a = s.operands()[0], &b = s.operands()[1];
             if (a.lower() >= 0 && b.lower() > 0) return operand(0) + (division ? " / " : " % ") + operand(1);
-            return fmt::format("{}({}, {})", division ? "floor_div" : "floor_mod", host_text(a, names),
-                               host_text(b, names));
+            return fmt::format("{}({}, {})", division ? "floor_div" : "floor_mod", host_text(a, names, known),
+                               host_text(b, names, known));
         }
         case SymKind::Min: return function("std::min<int64_t>");
         case SymKind::Max: return function("std::max<int64_t>");
@@ -131,7 +134,7 @@ std::string lower_case(std::string s) {
 class Project {
 public:
     Project(const Program& source, const CudaProgram& lowered, const EmitOptions& o) : p_(source), l_(lowered), o_(o) {
-        emit::Names names(kReserved);
+        emit::Names& names = names_;
         n_.name = emit::Names::identifier(source.name);
         for (const auto& [macro, value] : lowered.macros) names.take(macro);
         n_.symbols = source.symbols();
@@ -167,7 +170,7 @@ public:
     }
 
 private:
-    std::string text(const Sym& s) const { return host_text(s, n_.sizes); }
+    std::string text(const Sym& s) const { return host_text(s, n_.sizes, known_); }
 
     // "int64_t M, const float* x, float* y, void* workspace, cudaStream_t stream", broken at the page's width.
     std::string parameters(size_t column) const {
@@ -266,7 +269,7 @@ private:
         return r + "#undef ROWS\n";
     }
 
-    std::string launcher() const {
+    std::string launcher() {
         std::vector<const Variant*> spaces;  // one for each choice of macros
         for (const Stage& s : l_.stages)
             for (const Variant& v : s.variants)
@@ -283,8 +286,8 @@ private:
             for (const auto& [name, value] : v->macros) r += fmt::format("#define {} {}\n", name, value);
             r += fmt::format("#include \"{}_configured.h\"\n\n", n_.name);
         }
+        const std::string bytes = workspace_text();  // a function before that of the body
         const std::string body = body_text();
-        const std::string bytes = workspace_text();
         std::string helpers;
         const bool remainder = (body + bytes).find("floor_mod(") != std::string::npos;
         if (remainder || (body + bytes).find("floor_div(") != std::string::npos) helpers += kFloorDiv;
@@ -369,7 +372,7 @@ private:
         return r.empty() ? "true" : r;
     }
 
-    std::string body_text() const {
+    std::string body_text() {
         Code c;
         c.set_depth(1);
         for (const Requirement& q : p_.requirements) {
@@ -390,6 +393,7 @@ private:
         for (const auto& [elements, points] : l_.folded)
             c.line("if ({} == 0 && {} > 0) return cudaErrorInvalidValue;  // nothing to read", product_text(elements),
                    product_text(points));
+        name_sizes(c);
         std::string wide;
         std::set<std::string> spans;
         for (const Sym& s : l_.spans)
@@ -397,7 +401,8 @@ private:
         for (const std::string& s : spans) wide += fmt::format("{}{} >= {}", wide.empty() ? "" : " || ", s, kNarrow);
         if (!wide.empty()) {
             c.line("// Positions do not fit an int: build with LARGE_TENSORS.");
-            c.line("if (sizeof(plain_index) == 4 && ({})) return cudaErrorInvalidValue;", wide);
+            c.line("if (sizeof(plain_index) == 4 && ({}))", wide);
+            c.line("    return cudaErrorInvalidValue;");
         }
         std::string offset = "0";
         if (!l_.workspace.empty()) c.line("char* next = static_cast<char*>(workspace);");
@@ -528,9 +533,54 @@ private:
         return r + "```\n";
     }
 
+    // Expressions that are long and occur often get a variable each, those inside others first.
+    void name_sizes(Code& c) {
+        std::map<std::string, std::pair<int, Sym>> uses;
+        const std::function<void(const Sym&)> count = [&](const Sym& s) {
+            if (s.kind() == SymKind::Const || s.kind() == SymKind::Symbol) return;
+            auto& use = uses[text(s)];
+            ++use.first;
+            use.second = s;
+            for (const Sym& o : s.operands()) count(o);
+        };
+        const auto conditions = [&](const std::vector<Condition>& when) {
+            for (const Condition& x : when)
+                if (x.kind != Condition::Kind::Aligned) count(x.value);
+        };
+        for (const Stage& s : l_.stages) {
+            count(s.points);
+            conditions(s.when);
+            for (const Variant& v : s.variants) {
+                conditions(v.when);
+                count(v.blocks);
+                for (const Parameter& a : v.parameters)
+                    if (a.kind == Parameter::Kind::Size) count(a.size);
+            }
+        }
+        constexpr size_t kLong = 30;
+        constexpr int kOften = 3;
+        std::vector<std::pair<std::string, Sym>> wanted;
+        for (const auto& [t, use] : uses) {
+            // Not what is only ever part of one longer expression.
+            const auto within = [&, &t = t, &use = use](const auto& o) {
+                return o.second.first == use.first && o.first.size() > t.size() && o.first.find(t) != std::string::npos;
+            };
+            if (t.size() > kLong && use.first >= kOften && std::none_of(uses.begin(), uses.end(), within))
+                wanted.emplace_back(t, use.second);
+        }
+        std::sort(wanted.begin(), wanted.end(), [](auto& a, auto& b) { return a.first.size() < b.first.size(); });
+        for (const auto& [t, s] : wanted) {
+            const std::string value = text(s), name = names_.take(fmt::format("size_{}", known_.size() + 1));
+            c.line("const int64_t {} = {};", name, value);
+            known_.emplace_back(s, name);
+        }
+    }
+
     const Program& p_;
     const CudaProgram& l_;
     const EmitOptions& o_;
+    emit::Names names_{kReserved};
+    NamedSyms known_;  // in the launcher
     ProjectNames n_;
     std::map<TensorId, std::string> pointer_;  // by tensor of the lowered program
 };

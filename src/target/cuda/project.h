@@ -11,8 +11,10 @@ namespace opwright::target::cuda {
 // `source` is what `lowered` was made of; its name names the files. Without the kernel's own file.
 Result<std::vector<SourceFile>> project(const math::Program& source, const CudaProgram& lowered, const EmitOptions& o);
 
+// Expressions that have a variable of their own.
+using NamedSyms = std::vector<std::pair<math::Sym, std::string>>;
 // C++ text of a symbolic integer, `names` by symbol; floor_div and floor_mod are functions of the surrounding source.
-std::string host_text(const math::Sym& s, const std::map<std::string, std::string>& names);
+std::string host_text(const math::Sym& s, const std::map<std::string, std::string>& names, const NamedSyms& known = {});
 // Its CUDA C++ type for people: "float", "__nv_bfloat16", "int8_t".
 std::string host_type(DType t);
 
