@@ -73,8 +73,8 @@ TEST(Rows, StayOnTheChipUpTo20480Packs) {
     EXPECT_EQ(variant(DType::F32, 256), "soft_kernel THREADS=32 ITEMS=2 BLOCKS=1");
     EXPECT_EQ(variant(DType::F32, 16384), "soft_kernel THREADS=512 ITEMS=8 BLOCKS=2");
     EXPECT_EQ(variant(DType::BF16, 16384), "soft_kernel_again THREADS=512 ITEMS=4 BLOCKS=2");
-    EXPECT_EQ(variant(DType::F32, 65536), "soft_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=8");
-    EXPECT_EQ(variant(DType::BF16, 65536), "soft_kernel_shared THREADS=512 ITEMS=8 BLOCKS=2 SHARED=8");
+    EXPECT_EQ(variant(DType::F32, 65536), "soft_kernel_shared THREADS=1024 ITEMS=2 BLOCKS=1 SHARED=14");
+    EXPECT_EQ(variant(DType::BF16, 65536), "soft_kernel_shared THREADS=512 ITEMS=2 BLOCKS=2 SHARED=14");
     EXPECT_EQ(variant(DType::F32, 81920), "soft_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=12");
     EXPECT_EQ(variant(DType::F32, 81924), "soft_kernel_long THREADS=1024");
 }

@@ -93,9 +93,9 @@ std::vector<std::string> kernels(const char* op, const math::SymValues& sizes) {
 }
 
 TEST(SplitReductions, MatchTheReference) {
-    constexpr LowerOptions kEarly{.split_from = 256};
+    const LowerOptions early{.split_from = 256};
     verify::EmulatedCuda emulated;
-    emulated.choose(kEarly);
+    emulated.choose(early);
     const auto check = [&](bool recording) {
         for (const Case& c : cases())
             for (DType t : {DType::F32, DType::BF16, DType::F64, DType::I32, DType::I8}) {
@@ -104,7 +104,7 @@ TEST(SplitReductions, MatchTheReference) {
                 const auto compiled = (recording ? emulated.recorder() : emulated.target())(p);
                 ASSERT_TRUE(compiled.ok()) << c.op;
                 for (const math::SymValues& sizes : c.sizes) {
-                    EXPECT_GT(kernels(p, sizes, kEarly).size(), 1u) << c.op;
+                    EXPECT_GT(kernels(p, sizes, early).size(), 1u) << c.op;
                     for (verify::Pattern pattern : verify::all_patterns()) {
                         const auto r = verify::check_case(p, *compiled, sizes, pattern, 1);
                         if (recording) continue;

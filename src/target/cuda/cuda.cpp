@@ -9,6 +9,7 @@
 #include "target/cuda/program.h"
 #include "target/cuda/project.h"
 #include "target/cuda/run_device.h"
+#include "tile/blocks.h"
 
 namespace opwright::target::cuda {
 using namespace math;
@@ -96,11 +97,7 @@ public:
     std::string_view about() const override { return "CUDA C++ for NVIDIA GPUs from compute capability 8.0"; }
 
     Result<Emission> emit(const Program& p, const EmitOptions& o) const override {
-        if (!o.schedule.empty())
-            return Diagnostic(
-                "Target cuda takes no schedule by hand yet.", {},
-                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
-        OPW_TRY(const CudaProgram program, lower(p));
+        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule}));
         Emission e;
         e.files.push_back({emit::Names::identifier(p.name) + ".cu", program.source()});
         OPW_TRY(std::vector<SourceFile> rest, project(p, program, o));
@@ -109,12 +106,17 @@ public:
             e.facts.push_back(fmt::format("{}: {}", s.variants.back().kernel, s.about));
         return e;
     }
-    Result<std::string> level(const Program& p, const std::string& level, const EmitOptions&) const override {
-        OPW_TRY(const CudaProgram program, lower(p));
+    Result<std::string> level(const Program& p, const std::string& level, const EmitOptions& o) const override {
+        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule}));
         std::string r;
         for (const Stage& s : program.stages) r += fmt::format("{}: {}\n", s.variants.back().kernel, s.about);
         if (level == "schedule") return r;
-        return Diagnostic(fmt::format("The cuda target has no level {}.", level), {}, "It has schedule and cuda.");
+        if (level == "schedule-json") return schedule::to_json(program.schedule, program.kernel);
+        if (level == "tile") {
+            OPW_TRY(const tile::Program tiles, tile::apply_blocks(program.kernel, program.schedule));
+            return tile::print(tiles);
+        }
+        return Diagnostic(fmt::format("The cuda target has no level {}.", level), {}, "It has schedule, tile and cuda.");
     }
     std::string cannot_run() const override {
         const auto device = Device::get();
@@ -143,12 +145,8 @@ public:
         return device.ok() ? (*device)->info().name : "";
     }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
-        if (!o.schedule.empty())
-            return Diagnostic(
-                "Target cuda takes no schedule by hand yet.", {},
-                "Leave --schedule out; its own schedule is shown by `opwright explain --level schedule`.");
         OPW_TRY(Device * device, Device::get());
-        OPW_TRY(CudaProgram program, lower(p));
+        OPW_TRY(CudaProgram program, lower(p, {.schedule = o.schedule}));
         if (o.edit) o.edit(program.kernels);
         OPW_TRY(auto stream, device->stream());
         return std::unique_ptr<Runnable>(std::make_unique<HostKernel>(

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "schedule/block_kernel.h"
+#include "target/cuda/comment.h"
+#include "tile/blocks.h"
 
 namespace opwright::target::cuda {
 using namespace math;
@@ -231,7 +234,16 @@ Variant Lowering::point_kernel(const Group& g, const std::string& name) {
     return v;
 }
 
-void Lowering::group(const Group& g) {
+void Lowering::record(schedule::NestPlan plan) {
+    if (!made_) return;
+    plan.grid_tile = made_->grid_tile;
+    *made_ = std::move(plan);
+}
+
+Status Lowering::group(const Group& g, const schedule::NestPlan* plan, schedule::NestPlan* made) {
+    plan_ = plan;
+    made_ = made;
+    refusal_.reset();
     const TensorId result = g.slices ? g.slices->partial : c_.p.equations[g.equations.back()].lhs;
     const std::string name =
         c_.names.fresh(c_.p.name + (out_.stages.empty() ? "" : "_" + c_.p.tensors[result].name) + "_kernel");
@@ -239,31 +251,39 @@ void Lowering::group(const Group& g) {
     stage.when = g.when;
     stage.points = points_of(c_.p, g.grid);
     out_.spans.push_back(stage.points);
-    if (g.slices) {
-        slices_kernel(*g.slices, name, stage);
-        out_.stages.push_back(std::move(stage));
-        return;
-    }
-    if (g.contraction && contraction_kernel(g, name, stage)) {
-        out_.stages.push_back(std::move(stage));
-        return;
-    }
-    std::string rest = name;
-    if (transpose_kernel(g, name, stage)) {
-        if (stage.variants.back().when.empty()) {
-            out_.stages.push_back(std::move(stage));
-            return;
+    const auto kernels = [&] {
+        if (g.slices) return slices_kernel(*g.slices, name, stage);
+        if (g.contraction && contraction_kernel(g, name, stage)) return;
+        std::string rest = name;
+        if (transpose_kernel(g, name, stage)) {
+            if (stage.variants.back().when.empty()) return;
+            rest = c_.names.fresh(name + "_narrow");
+            plan_ = nullptr;
+            made_ = nullptr;
         }
-        rest = c_.names.fresh(name + "_narrow");
-    }
-    const std::string about = stage.about;
-    if (!vector_kernel(g, rest, stage) && !row_kernel(g, rest, stage)) {
-        stage.variants.push_back(point_kernel(g, rest));
-        stage.about = "one thread a point";
-    }
-    if (!about.empty()) stage.about = about;
+        const Stage tiled = stage;
+        if (!vector_kernel(g, rest, stage) && !row_kernel(g, rest, stage)) {
+            if (plan_) {
+                if (const Status s = pinned_point(*plan_, subject(g)); !s.ok()) refusal_ = s.error();
+            }
+            stage.variants.push_back(point_kernel(g, rest));
+            stage.about = "one thread a point";
+            for (VarId v : g.grid)
+                if (!c_.p.vars[v].extent.is(1)) stage.lane = v;
+        }
+        if (tiled.about.empty()) return;
+        stage.about = tiled.about;
+        stage.lane = tiled.lane;
+        stage.pack = tiled.pack;
+    };
+    kernels();
+    if (refusal_) return *refusal_;
+    if (stage.accesses.empty()) stage.accesses = describe_accesses(c_, g, stage);
     out_.stages.push_back(std::move(stage));
+    return ok_status();
 }
+
+Subject Lowering::subject(const Group& g) const { return {c_.p, c_.p.equations[g.equations.back()].lhs}; }
 
 namespace {
 // Groups of a nest: the whole nest where its temporaries are single values, else each equation alone, with the
@@ -305,18 +325,49 @@ std::vector<Group> groups_of(const schedule::Kernel& k, const schedule::Nest& ne
 }  // namespace
 
 namespace {
+// What holds for every target that works on blocks, and that only blocks have tiles.
+Status legal(const schedule::Kernel& k, const schedule::Schedule& s) {
+    OPW_CHECK(tile::apply_blocks(k, s));
+    for (size_t n = 0; n < k.nests.size(); ++n)
+        for (size_t g = 0; g < k.nests[n].grid.size(); ++g) {
+            const VarId v = k.nests[n].grid[g];
+            const int64_t tile = s.nests[n].grid_tile[g];
+            const auto& blocks = s.nests[n].blocks;
+            if (tile == 1 || std::any_of(blocks.begin(), blocks.end(),
+                                         [&](const schedule::BlockAxis& a) { return a.var == v && a.tile == tile; }))
+                continue;
+            return Diagnostic(
+                fmt::format("The schedule cuts the grid's index {} of {} into tiles of {}.", k.program.vars[v].name,
+                            k.program.tensors[k.program.equations[k.nests[n].equations[0]].lhs].name, tile),
+                {}, "On the cuda target \"blocks\" says what a thread block works on; leave the grid's tile at 1.");
+        }
+    return ok_status();
+}
+
 Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) {
     CudaProgram out;
-    const schedule::Kernel kernel = schedule::form_block_kernel(source, true);
+    out.kernel = schedule::form_block_kernel(source, true);
+    const schedule::Kernel& kernel = out.kernel;
+    const bool pinned = !options.schedule.empty();
+    if (pinned) {
+        OPW_TRY(out.schedule, schedule::from_json(options.schedule, kernel));
+        OPW_CHECK(legal(kernel, out.schedule));
+    } else {
+        for (const schedule::Nest& n : kernel.nests)
+            out.schedule.nests.emplace_back().grid_tile.assign(n.grid.size(), 1);
+    }
     out.program = kernel.program;
     out.workspace = kernel.workspace;
     std::vector<Group> groups;
-    for (const schedule::Nest& n : kernel.nests)
-        for (Group& g : groups_of(kernel, n, out.workspace)) {
+    for (size_t n = 0; n < kernel.nests.size(); ++n) {
+        size_t nest = n;
+        for (Group& g : groups_of(kernel, kernel.nests[n], out.workspace)) {
+            g.nest = std::exchange(nest, SIZE_MAX);
             std::vector<Group> split = split_reductions(out.program, g, options.split_from, out.workspace);
             if (split.empty() || !g.when[0].value.is(1)) groups.push_back(std::move(g));
             for (Group& s : split) groups.push_back(std::move(s));
         }
+    }
 
     const Program& p = out.program;
     Context c(p);
@@ -351,7 +402,10 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
                               info.data.size(), values);
     }
     Lowering l(c, out, options);
-    for (const Group& g : groups) l.group(g);
+    for (const Group& g : groups) {
+        schedule::NestPlan* plan = g.nest < out.schedule.nests.size() ? &out.schedule.nests[g.nest] : nullptr;
+        OPW_CHECK(l.group(g, pinned ? plan : nullptr, pinned ? nullptr : plan));
+    }
     out.faults = c.faults;
     for (const Equation& q : p.equations) {
         const Sym points = points_of(p, q.vars);
@@ -373,6 +427,7 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
     if (!macros.empty()) macros += '\n';
     out.helpers = index + macros + c.helpers.text(false);
     out.emulated_helpers = index + macros + c.helpers.text(true);
+    out.comment = leading_comment(source, out);
     if (!tables.empty()) out.kernels = tables + "\n" + out.kernels;
     return out;
 }

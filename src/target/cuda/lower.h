@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "schedule/kernel.h"
+#include "target/cuda/pinned.h"
 #include "target/cuda/point.h"
 #include "target/cuda/program.h"
 #include "target/cuda/split.h"
@@ -19,6 +20,7 @@ struct Group {
     std::vector<math::VarId> grid;
     const schedule::Contraction* contraction = nullptr;
     std::vector<Condition> when = {};   // all of them, else another group does the work
+    size_t nest = SIZE_MAX;             // whose plan it follows
     std::optional<Slices> slices = {};  // then it has no equations
     enum class Partials : uint8_t { None, Rows, Columns } partials = Partials::None;  // what its reductions fold
 };
@@ -27,7 +29,8 @@ struct Group {
 class Lowering {
 public:
     Lowering(Context& c, CudaProgram& out, const LowerOptions& options) : c_(c), out_(out), tiles_(options.tiles) {}
-    void group(const Group& g);
+    // `plan`: of a person for this group, or null; `made`, where not null, gets the one that is used by default.
+    Status group(const Group& g, const schedule::NestPlan* plan, schedule::NestPlan* made);
 
     // A kernel whose body the function writes; `bounds`: text of __launch_bounds__, or "".
     Variant kernel(const std::string& name, const std::string& bounds, const std::vector<std::string>& about,
@@ -50,7 +53,22 @@ private:
 
     Context& c_;
     CudaProgram& out_;
+    Subject subject(const Group& g) const;
+    // Takes note of the plan in use; its grid has no tiles.
+    void record(schedule::NestPlan plan);
+    // The value, or the default where the plan does not fit, which refusal_ tells.
+    template <class T>
+    T pinned(Result<T> r, T otherwise) {
+        if (r.ok()) return std::move(r).value();
+        refusal_ = r.error();
+        return otherwise;
+    }
+
     const TileShape* tiles_;
+    TileShape pinned_tiles_{};
+    const schedule::NestPlan* plan_ = nullptr;
+    schedule::NestPlan* made_ = nullptr;
+    std::optional<Diagnostic> refusal_;
 };
 
 // Of an element-wise group the variable along which threads take packs; kNone: the group is none.

@@ -285,7 +285,7 @@ private:
     }
     // The element of a tile at which piece `piece` of line `line` lies.
     static std::string place_of_piece(bool depth_first, const std::string& tile, const std::string& piece) {
-        if (!depth_first) return fmt::format("line * {} + ({} ^ line % 8) * 8", tile, piece);
+        if (!depth_first) return fmt::format("line * {0} + ({1} ^ line % ({0} < 64 ? {0} / 8 : 8)) * 8", tile, piece);
         return fmt::format("line * TILE_K + ({} ^ line / (64 / TILE_K) % (TILE_K / 8)) * 8", piece);
     }
     std::string offset_text(ExprId load) {
@@ -404,12 +404,17 @@ private:
     Point at_;
     std::string tile_m_ = "TILE_M", tile_n_ = "TILE_N";
 };
+// Of few rows the product reads the other factor once: narrow tiles to occupy all multiprocessors, many slices on their
+// way.
+constexpr TileShape kThinTiles{16, 32, 64, 8, 1, 2}, kLowTiles{64, 32, 64, 8, 4, 1};
 constexpr TileShape kSmallTiles{64, 64, 64, 4, 2, 2}, kLargeTiles{128, 128, 64, 3, 2, 2};
 constexpr TileShape kWideTiles{128, 256, 64, 3, 2, 4};  // the fastest on an H200 once two waves of them fill it
 }  // namespace
 
 const std::vector<TileShape>& tile_shapes() {
     static const std::vector<TileShape> all{
+        kThinTiles,
+        kLowTiles,
         kSmallTiles,
         kLargeTiles,
         {128, 128, 64, 4, 2, 4},
@@ -485,9 +490,20 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
                     {.kind = Condition::Kind::AtMost, .value = batch * rows * columns, .number = *at_most});
             stage.variants.push_back(std::move(r));
         };
-        if (tiles_) {
-            add(*tiles_, std::nullopt);
-        } else {  // small tiles while larger ones would not occupy the multiprocessors
+        const TileShape* tiles_wanted = tiles_;
+        if (plan_) {
+            pinned_tiles_ = pinned(pinned_tiles(*plan_, subject(g)), kWideTiles);
+            tiles_wanted = &pinned_tiles_;
+        }
+        record(plan_of(tiles_wanted ? *tiles_wanted : kWideTiles));
+        if (tiles_wanted) {
+            add(*tiles_wanted, std::nullopt);
+        } else {
+            for (const TileShape& few : {kThinTiles, kLowTiles}) {
+                add(few, int64_t{64} * 64 * 200);
+                stage.variants.back().when.push_back({.kind = Condition::Kind::AtMost, .value = rows, .number = few.m});
+            }
+            // Small tiles while larger ones would not occupy the multiprocessors.
             add(kSmallTiles, int64_t{128} * 128 * 100);
             add(kLargeTiles, int64_t{128} * 256 * 264);
             add(kWideTiles, std::nullopt);
@@ -495,7 +511,10 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
         for (auto& [n, value] : stage.variants.back().macros) out_.macros[n] = value;
         wanted = c_.names.fresh(name + "_any");
     }
-    const bool wide = size_of(t) == 8;
+    const bool wide = size_of(t) == 8, registers_alone = wanted == name;
+    const int usual = wide ? 4 : 8;
+    const int per = plan_ && registers_alone ? pinned(pinned_registers(*plan_, subject(g), wide), usual) : usual;
+    if (registers_alone) record(plan_of_registers(per));
     Variant r =
         kernel(wanted, "__launch_bounds__(256)",
                {"A block computes a square tile; each of its 256 threads keeps PER x PER of the sums in registers."},
@@ -508,7 +527,9 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
         return v;
     };
     Variant small = shape(4);
-    if (!wide) {
+    if (plan_ && registers_alone) {
+        stage.variants.push_back(shape(per));
+    } else if (!wide) {
         small.when.push_back(
             {.kind = Condition::Kind::AtMost, .value = batch * rows * columns, .number = int64_t{128} * 128 * 100});
         stage.variants.push_back(std::move(small));
@@ -516,7 +537,13 @@ bool Lowering::contraction_kernel(const Group& g, const std::string& name, Stage
     } else {
         stage.variants.push_back(std::move(small));
     }
-    out_.macros["PER"] = wide ? 4 : 8;
+    out_.macros["PER"] = per;
+    stage.tensor_cores = !registers_alone;
+    const char* factors =
+        a && b ? "both factors: coalesced, in pieces of 16 bytes to shared memory, and from there by ldmatrix"
+               : "both factors: an element a thread along what lies side by side, to shared memory";
+    stage.accesses = {factors, registers_alone ? "result: runs of four neighbours by neighbouring threads"
+                                               : "result: pairs of neighbours, four threads side by side"};
     stage.about = a && b ? "contraction: tiles on tensor cores (mma.sync m16n8k16), copies by cp.async"
                          : "contraction: tiles in shared memory, a register tile of sums a thread";
     return true;

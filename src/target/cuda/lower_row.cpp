@@ -2,6 +2,7 @@
 // reductions by shuffles (and shared memory beyond one warp). While a row fits, it stays in registers between passes.
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "target/cuda/lower.h"
 #include "target/cuda/packs.h"
@@ -19,10 +20,14 @@ struct Shape {
     int shared, blocks;  // packs of it in shared memory a thread; blocks of a multiprocessor that registers must allow
     int64_t packs() const { return int64_t{threads} * (items + shared); }
 };
-constexpr Shape kShapes[] = {
-    {8, 1, 0, 1},   {16, 2, 0, 1},  {32, 2, 0, 1},  {32, 4, 0, 1},  {128, 4, 0, 1},  {256, 4, 0, 4},
-    {512, 4, 0, 2}, {512, 8, 0, 2}, {512, 8, 4, 2}, {512, 8, 8, 2}, {1024, 8, 8, 1}, {1024, 8, 12, 1},
-};
+// Rows alone: beyond registers for two blocks, most of a row is in shared memory. Where passes load more than the row,
+// that comes through the L1 cache, which is what shared memory leaves over: registers hold as much as they can.
+constexpr Shape kShapes[] = {{8, 1, 0, 1},   {16, 2, 0, 1},   {32, 2, 0, 1},    {32, 4, 0, 1},
+                             {128, 4, 0, 1}, {256, 4, 0, 4},  {512, 4, 0, 2},   {512, 8, 0, 2},
+                             {512, 4, 8, 2}, {512, 2, 14, 2}, {1024, 2, 14, 1}, {1024, 8, 12, 1}};
+constexpr Shape kShapesBesideOthers[] = {{8, 1, 0, 1},    {16, 2, 0, 1},   {32, 2, 0, 1},   {32, 4, 0, 1},
+                                         {128, 4, 0, 1},  {256, 4, 0, 4},  {512, 4, 0, 2},  {512, 8, 0, 2},
+                                         {1024, 8, 0, 1}, {1024, 8, 8, 1}, {1024, 8, 12, 1}};
 constexpr int kLongThreads = 1024, kMediumThreads = 128;
 
 // The expression and its parts, but for the insides of reductions.
@@ -507,6 +512,9 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
         if (std::find(cached.begin(), cached.end(), l) == cached.end() && cached.size() < 2) cached.push_back(l);
         cached_lane = lane;
     }
+    const bool others = std::any_of(seen.begin(), seen.end(), [&](auto& o) {
+        return o.second == cached_lane && std::find(cached.begin(), cached.end(), o.first) == cached.end();
+    });
     ExprId common = kNone;
     if (!cached.empty()) {
         std::vector<std::vector<ExprId>> of_lane;
@@ -595,13 +603,38 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
                           : "Rows longer than what a multiprocessor holds: every pass reads the row again, from the "
                             "second on mostly out of the L2 cache."},
         [&] { RowWriter(c_, g, packs, {.approximate = all.approximate}).write(); });
+    // A person's shape comes first; what it does not serve goes on as without it.
+    const VarId lane = cached.empty() ? lanes[0] : cached_lane;
+    RowShape usual{128, cached.empty() ? 0 : 4, 0};
+    if (plan_ && !partials) {
+        const RowShape r = pinned(pinned_row(*plan_, subject(g), lane, width, cached.size()), usual);
+        if (r.shared && !kept_shared)
+            refusal_ =
+                Diagnostic(fmt::format("The schedule of {} keeps a part of index {} in shared memory.",
+                                       subject(g).equation(), c_.p.vars[lane].name),
+                           {}, "Its packs have less than 16 bytes here: hold fewer elements, or use more warps.");
+        const bool part = common != kNone && keeps_part({r.threads, r.items, r.shared, 1});
+        const Shape shape{r.threads, r.items, r.shared, 1};
+        Variant v = variant(r.shared && kept_shared   ? *kept_shared
+                            : r.items == 0            ? longer
+                            : common == kNone || part ? *kept
+                                                      : *kept_less,
+                            shape, width);
+        if (r.items)
+            v.when.push_back(
+                {.kind = Condition::Kind::AtMost, .value = c_.p.vars[lane].extent, .number = shape.packs() * width});
+        usual = r;
+        if (v.when.empty()) v.when.push_back({.kind = Condition::Kind::AtLeast, .value = rows, .number = 0});
+        stage.variants.push_back(std::move(v));
+    }
+    if (!partials) record(plan_of(usual, lane, width));
     if (one) stage.variants.push_back(*one);
     std::vector<int64_t> widths;
     if (width > 1) widths.push_back(width);
     widths.push_back(1);
     for (int64_t w : widths) {
         if (kept)
-            for (Shape s : kShapes) {
+            for (Shape s : others ? std::span<const Shape>(kShapesBesideOthers) : std::span<const Shape>(kShapes)) {
                 if (cached.size() > 1 && s.threads * s.items > 2048) continue;
                 if (s.shared && (!kept_shared || w != width)) continue;
                 // A part that is kept beside the row takes the registers of a second block.
@@ -625,12 +658,15 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
         if (!kept) stage.variants.push_back(std::move(medium));
         stage.variants.push_back(variant(longer, kLong, w));
     }
-    out_.macros["THREADS"] = 128;
+    out_.macros["THREADS"] = usual.threads;
     if (packs.any()) out_.macros["VECTOR"] = width;
-    if (kept) out_.macros["ITEMS"] = 4, out_.macros["BLOCKS"] = 1;
-    if (kept_shared) out_.macros["SHARED"] = 0;
-    stage.about = cached.empty() ? "rows: a warp or block each, folded by shuffles"
-                                 : "rows: a warp or block each, kept in registers, folded by shuffles";
+    if (kept) out_.macros["ITEMS"] = usual.items ? usual.items : 4, out_.macros["BLOCKS"] = 1;
+    if (kept_shared) out_.macros["SHARED"] = usual.shared;
+    stage.lane = lane;
+    stage.pack = packs.any() ? width : 1;
+    stage.about = partials         ? "partial results folded, always in the same order"
+                  : cached.empty() ? "rows: a warp or block each, folded by shuffles"
+                                   : "rows: a warp or block each, kept in registers, folded by shuffles";
     return true;
 }
 

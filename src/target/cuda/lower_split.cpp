@@ -187,7 +187,7 @@ void Lowering::slices_kernel(const Slices& s, const std::string& name, Stage& st
     std::vector<int64_t> widths{1};
     if (width > 1) widths.insert(widths.begin(), width);
     for (int64_t w : widths)
-        for (int lanes : s.columns ? std::vector<int>{4, 16, 32} : std::vector<int>{0}) {
+        for (int lanes : s.columns ? std::vector<int>{4, 8, 16, 32} : std::vector<int>{0}) {
             Variant r = v;
             r.threads = 256;
             r.macros = {{"VECTOR", w}};
@@ -200,6 +200,8 @@ void Lowering::slices_kernel(const Slices& s, const std::string& name, Stage& st
             r.blocks = slices * (lanes ? ceil_div(results, lanes * w) : results);
             stage.variants.push_back(std::move(r));
         }
+    stage.lane = s.lane();
+    stage.pack = width;
     stage.about = s.columns ? "a reduction cut into slices: blocks fold a slice of neighbouring columns each"
                             : "a reduction cut into slices, a block each, folded by shuffles";
 }

@@ -182,11 +182,17 @@ bool Lowering::transpose_kernel(const Group& g, const std::string& name, Stage& 
                        [&] { TileWriter(c_, g, packs, crossed, lane).write(); });
     v.threads = 256;
     const int64_t width = packs.width();
+    int64_t bytes = 0;  // of shared memory for each element of a tile
+    for (ExprId l : crossed.loads) bytes += static_cast<int64_t>(size_of(c_.stored[c_.p.expr(l).ref]));
+    const int64_t usual = width == 1 ? 32 : 16 * width;
+    const int64_t side =
+        plan_ ? pinned(pinned_tile(*plan_, subject(g), crossed.read, lane, width, bytes), usual) : usual;
+    record(plan_of_tile(side, crossed.read, lane));
     std::vector<int64_t> widths{1};
     if (width > 1) widths.insert(widths.begin(), width);
     for (int64_t w : widths) {
         // A pack of each line and column for every thread; single elements are many, to have enough of them on the way.
-        const int64_t tile = w > 1 ? 16 * w : crossed.loads.size() == 1 && width > 2 ? 64 : 32;
+        const int64_t tile = plan_ || w > 1 ? side : crossed.loads.size() == 1 && width > 2 ? 64 : 32;
         Variant r = v;
         r.macros = {{"VECTOR", w}, {"TILE", tile}};
         r.blocks = ceil_div(reads, tile) * ceil_div(writes, tile);
@@ -198,9 +204,11 @@ bool Lowering::transpose_kernel(const Group& g, const std::string& name, Stage& 
         stage.variants.push_back(std::move(r));
     }
     out_.macros["VECTOR"] = width;
-    out_.macros["TILE"] = width == 1 ? 32 : 16 * width;
-    stage.about = fmt::format("transposed: tiles of {} x {} through shared memory, 16 bytes a thread",
-                              out_.macros["TILE"], out_.macros["TILE"]);
+    out_.macros["TILE"] = side;
+    stage.lane = lane;
+    stage.read = crossed.read;
+    stage.pack = width;
+    stage.about = fmt::format("transposed: tiles of {} x {} through shared memory, 16 bytes a thread", side, side);
     return true;
 }
 

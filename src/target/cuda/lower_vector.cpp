@@ -77,9 +77,12 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
     }
     const int64_t width = packs.width();
     if (width < 2) return false;
+    VectorShape shape{256, width};
+    if (plan_) shape = pinned(pinned_vector(*plan_, subject(g), lane, width), shape);
+    record(plan_of(shape, lane));
 
     Variant v =
-        kernel(name, "__launch_bounds__(256)",
+        kernel(name, fmt::format("__launch_bounds__({})", shape.threads),
                {fmt::format(
                    "Each thread computes VECTOR neighbouring elements along {}; neighbouring threads take neighbouring "
                    "groups of them, so every access of a warp is one contiguous piece.",
@@ -92,15 +95,19 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
                        vector_body(at, g, packs, lane, {});
                    });
                });
-    v.blocks = ceil_div(points_of(c_.p, g.grid), 256 * width);
-    v.macros = {{"VECTOR", width}};
-    v.when = packs.conditions(lane);
+    v.threads = shape.threads;
+    v.blocks = ceil_div(points_of(c_.p, g.grid), shape.threads * shape.vector);
+    v.macros = {{"VECTOR", shape.vector}};
+    if (shape.vector > 1) v.when = packs.conditions(lane);
     Variant narrow = v;
     narrow.macros = {{"VECTOR", 1}};
     narrow.when.clear();
-    narrow.blocks = ceil_div(points_of(c_.p, g.grid), 256);
-    out_.macros["VECTOR"] = width;
-    stage.about = fmt::format("element-wise: {} neighbouring elements a thread, 256 threads a block", width);
+    narrow.blocks = ceil_div(points_of(c_.p, g.grid), shape.threads);
+    out_.macros["VECTOR"] = shape.vector;
+    stage.lane = lane;
+    stage.pack = shape.vector;
+    stage.about =
+        fmt::format("element-wise: {} neighbouring elements a thread, {} threads a block", shape.vector, shape.threads);
     stage.variants.push_back(std::move(v));
     stage.variants.push_back(std::move(narrow));
     return true;

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "math/program.h"
+#include "schedule/schedule.h"
 
 namespace opwright::target::cuda {
 
@@ -45,6 +46,11 @@ struct Stage {
     std::vector<Variant> variants;  // the first whose conditions hold; the last has none
     math::Sym points;               // 0: there is nothing to do
     std::string about;              // for people: "one warp or block a row, ..."
+    math::VarId lane = math::kNone,
+                read = math::kNone;  // along which neighbouring threads write, and read where it differs
+    int64_t pack = 1;                // elements that a thread moves at once
+    bool tensor_cores = false;
+    std::vector<std::string> accesses;  // for people: how memory is met
 };
 
 struct CudaProgram {
@@ -52,6 +58,8 @@ struct CudaProgram {
     std::string comment, helpers, kernels;  // parts of the source
     std::string emulated_helpers;           // for tests without a GPU
     std::vector<Stage> stages;              // in order
+    schedule::Kernel kernel;                // what the schedule is about
+    schedule::Schedule schedule;            // a person's, or the one that the source's macros have by default
     std::vector<math::TensorId> workspace;  // temporaries in device memory, of their compute type
     std::vector<math::TensorId> tables;     // constants that are passed as pointers
     std::vector<std::string> faults;        // message of fault code i + 1
@@ -66,9 +74,10 @@ struct TileShape;
 // What is chosen where there is a choice; unset: by the sizes at launch.
 struct LowerOptions {
     const TileShape* tiles = nullptr;  // of contractions on tensor cores
+    std::string schedule;              // of a person, as JSON; sizes that it does not serve get what they get without
     int64_t split_from = 16384;        // terms from which on blocks share a result; a multiple of 256
 };
-// Errors: a program that this target has no form for.
+// Errors: a program that this target has no form for; a schedule that does not fit, with equation, index and limit.
 Result<CudaProgram> lower(const math::Program& p, const LowerOptions& options = {});
 
 }  // namespace opwright::target::cuda

@@ -1,0 +1,353 @@
+// layer_norm: Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the mean and
+// 1/deviation.
+//
+//     centre[a0] = sum[r0](cast(x[a0,r0], f32)) / cast(r0, f32)
+//     inv_std[a0] = 1 / sqrt(sum[r0]((cast(x[a0,r0], f32) - centre[a0]) * (cast(x[a0,r0], f32) - centre[a0])) / cast(r0, f32) + 9.999999747378752e-06)
+//     y[a0,r0] = cast(cast(cast(cast(cast((cast(x[a0,r0], f32) - centre[a0]) * inv_std[a0], bf16), f32) * cast(scale[r0], f32), bf16), f32) + cast(bias[r0], f32), bf16)
+//
+// Reads 2*a0*r0 + 4*r0 bytes and writes 2*a0*r0 + 8*a0: (4*a0*r0 + 8*a0 + 4*r0) / 4.28e12 s at least, at what an H200
+// copies. Operations: 8*a0*r0 + 5*a0: (8*a0*r0 + 5*a0) / 6.7e13 s at least, at what its f32 units do.
+//
+// layer_norm_kernel: rows: a warp or block each, kept in registers, folded by shuffles.
+//   x, scale, bias, y: coalesced, side by side along r0, up to 16 bytes a thread.
+//   centre, inv_std: the same element for neighbouring threads: one access for all of them.
+//
+// Tensors are dense and row-major. Kernels walk over their grid: any number of blocks, in x alone, gives the result.
+
+// Positions in tensors. Compile with -DINDEX="long long" where one has 2^31 elements or more.
+#ifndef INDEX
+#define INDEX int
+#endif
+typedef INDEX Index;
+
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+#ifndef ITEMS
+#define ITEMS 4
+#endif
+#ifndef SHARED
+#define SHARED 0
+#endif
+#ifndef THREADS
+#define THREADS 128
+#endif
+#ifndef VECTOR
+#define VECTOR 8
+#endif
+#define ROWS (THREADS < 128 ? 128 / THREADS : 1)  // that a block works on
+
+__device__ __forceinline__ unsigned short f32_to_bf16(float v) {
+    unsigned short r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(v));
+    return r;
+}
+
+struct bf16 {
+    unsigned short bits;
+};
+__device__ __forceinline__ float to_float(bf16 h) { return __int_as_float((int)h.bits << 16); }
+__device__ __forceinline__ bf16 to_bf16(float v) { return bf16{f32_to_bf16(v)}; }
+
+// N elements that one instruction moves: 16 bytes at most.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+};
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
+    return *(const Pack<T, N>*)p;
+}
+template <int N, class T>
+__device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
+    *(Pack<T, N>*)p = v;
+}
+
+// The lanes of this thread's warp that share its row.
+template <int kThreads>
+__device__ __forceinline__ unsigned row_mask() {
+    return kThreads >= 32 ? 0xffffffffu : ((1u << kThreads % 32) - 1u) << (threadIdx.x % 32 / kThreads * kThreads);
+}
+
+// f over the values of the kThreads threads that share a row; each of them gets it. `partial` is shared memory for one
+// value a warp.
+template <int kThreads, class T, class F>
+__device__ __forceinline__ T fold(T v, void* partial, F f) {
+#pragma unroll
+    for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
+        v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
+    if (kThreads > 32) {
+        T* of_warp = (T*)partial;
+        __syncthreads();  // readers of the last fold are done
+        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+        __syncthreads();
+        v = of_warp[0];
+#pragma unroll
+        for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
+    }
+    return v;
+}
+
+// Starts a copy of 16 bytes to shared memory that passes by the registers; of them only the first `bytes` are read,
+// the others become 0.
+__device__ __forceinline__ void copy_async(void* to, const void* from, unsigned bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <unsigned kLeft>
+__device__ __forceinline__ void wait_copies() {  // for all groups but the latest kLeft
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// One thread a point.
+extern "C" __global__ void layer_norm_kernel_short(const bf16* __restrict__ x, const bf16* __restrict__ scale,
+                                        const bf16* __restrict__ bias, float* __restrict__ centre,
+                                        float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_a0; point += (Index)gridDim.x * blockDim.x) {
+        const Index a0 = point;
+        float sum_ = 0.0f;
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = to_float(x[a0 * n_r0 + r0]);
+            sum_ += x_value;
+        }
+        const float centre_value = sum_ / (float)(long long)n_r0;
+        centre[a0] = centre_value;
+        float sum_2 = 0.0f;
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = to_float(x[a0 * n_r0 + r0]);
+            const float t = x_value - centre_value;
+            sum_2 += t * t;
+        }
+        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        inv_std[a0] = inv_std_value;
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = to_float(x[a0 * n_r0 + r0]);
+            const float t = x_value - centre_value;
+            const float scale_value = to_float(scale[r0]);
+            const float bias_value = to_float(bias[r0]);
+            y[a0 * n_r0 + r0] = to_bf16(t * inv_std_value * scale_value + bias_value);
+        }
+    }
+}
+
+// A row stays in registers: it is read once, whatever the number of passes over it.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel(const bf16* __restrict__ x,
+                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+                                        float* __restrict__ centre, float* __restrict__ inv_std,
+                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
+        const Index a0 = row;
+        Pack<bf16, VECTOR> x_row[ITEMS];
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+            }
+        }
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
+                    sum_ += x_value;
+                }
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float centre_value = sum_ / (float)(long long)n_r0;
+        if (lane == 0) {
+            centre[a0] = centre_value;
+        }
+        float sum_2 = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
+                    const float t = x_value - centre_value;
+                    sum_2 += t * t;
+                }
+            }
+        }
+        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        if (lane == 0) {
+            inv_std[a0] = inv_std_value;
+        }
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto scale_pack = load_pack<VECTOR>(&scale[r0]);
+                const auto bias_pack = load_pack<VECTOR>(&bias[r0]);
+                Pack<bf16, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
+                    const float scale_value = to_float(scale_pack.at[v]);
+                    const float bias_value = to_float(bias_pack.at[v]);
+                    const float t = x_value - centre_value;
+                    y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
+                }
+                store_pack(&y[a0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// For rows longer than what registers hold: the rest of the row is in shared memory, and it is still read once.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_shared(const bf16* __restrict__ x,
+                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+                                        float* __restrict__ centre, float* __restrict__ inv_std,
+                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    extern __shared__ __align__(128) unsigned char shared[];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
+        const Index a0 = row;
+        Pack<bf16, VECTOR> x_row[ITEMS];
+        Pack<bf16, VECTOR>* const x_rest = (Pack<bf16, VECTOR>*)shared + lane;  // the packs beyond ITEMS, THREADS apart
+        #pragma unroll
+        for (int i = 0; i < SHARED; ++i) {
+            const Index r0 = ((ITEMS + i) * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                copy_async(&x_rest[i * THREADS], &x[a0 * n_r0 + r0], 16);
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+            }
+        }
+        commit_copies();
+        wait_copies<0>();  // each thread reads what it has copied itself: no barrier
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto x_pack = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_pack.at[v]);
+                    sum_ += x_value;
+                }
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float centre_value = sum_ / (float)(long long)n_r0;
+        if (lane == 0) {
+            centre[a0] = centre_value;
+        }
+        float sum_2 = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto x_pack = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_pack.at[v]);
+                    const float t = x_value - centre_value;
+                    sum_2 += t * t;
+                }
+            }
+        }
+        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        if (lane == 0) {
+            inv_std[a0] = inv_std_value;
+        }
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto x_pack = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                const auto scale_pack = load_pack<VECTOR>(&scale[r0]);
+                const auto bias_pack = load_pack<VECTOR>(&bias[r0]);
+                Pack<bf16, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_pack.at[v]);
+                    const float scale_value = to_float(scale_pack.at[v]);
+                    const float bias_value = to_float(bias_pack.at[v]);
+                    const float t = x_value - centre_value;
+                    y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
+                }
+                store_pack(&y[a0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// Rows longer than what a multiprocessor holds: every pass reads the row again, from the second on mostly out of the
+// L2 cache.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kernel_long(const bf16* __restrict__ x,
+                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+                                        float* __restrict__ centre, float* __restrict__ inv_std,
+                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
+        const Index a0 = row;
+        float sum_ = 0.0f;
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = to_float(x_pack.at[v]);
+                sum_ += x_value;
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float centre_value = sum_ / (float)(long long)n_r0;
+        if (lane == 0) {
+            centre[a0] = centre_value;
+        }
+        float sum_2 = 0.0f;
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = to_float(x_pack.at[v]);
+                const float t = x_value - centre_value;
+                sum_2 += t * t;
+            }
+        }
+        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        if (lane == 0) {
+            inv_std[a0] = inv_std_value;
+        }
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+            const auto scale_pack = load_pack<VECTOR>(&scale[r0]);
+            const auto bias_pack = load_pack<VECTOR>(&bias[r0]);
+            Pack<bf16, VECTOR> y_pack;
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = to_float(x_pack.at[v]);
+                const float scale_value = to_float(scale_pack.at[v]);
+                const float bias_value = to_float(bias_pack.at[v]);
+                const float t = x_value - centre_value;
+                y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
+            }
+            store_pack(&y[a0 * n_r0 + r0], y_pack);
+        }
+    }
+}
+

@@ -1,0 +1,328 @@
+// softmax: exp(x) over its sum along `axes`, shifted by the maximum so that nothing overflows.
+//
+//     m[o0] = max[r0](x[o0,r0])
+//     e[o0,r0] = exp(x[o0,r0] - m[o0])
+//     s[o0] = sum[r0](e[o0,r0])
+//     y[o0,r0] = e[o0,r0] / s[o0]
+//
+// Reads 4*o0*r0 bytes and writes 4*o0*r0: 8*o0*r0 / 4.28e12 s at least, at what an H200 copies. Operations: 5*o0*r0:
+// 5*o0*r0 / 6.7e13 s at least, at what its f32 units do.
+//
+// softmax_kernel: rows: a warp or block each, kept in registers, folded by shuffles.
+//   x, y: coalesced, side by side along r0, up to 16 bytes a thread.
+//
+// Tensors are dense and row-major. Kernels walk over their grid: any number of blocks, in x alone, gives the result.
+
+// Positions in tensors. Compile with -DINDEX="long long" where one has 2^31 elements or more.
+#ifndef INDEX
+#define INDEX int
+#endif
+typedef INDEX Index;
+
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+#ifndef ITEMS
+#define ITEMS 4
+#endif
+#ifndef SHARED
+#define SHARED 0
+#endif
+#ifndef THREADS
+#define THREADS 128
+#endif
+#ifndef VECTOR
+#define VECTOR 4
+#endif
+#define ROWS (THREADS < 128 ? 128 / THREADS : 1)  // that a block works on
+
+// N elements that one instruction moves: 16 bytes at most.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T at[N];
+};
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
+    return *(const Pack<T, N>*)p;
+}
+template <int N, class T>
+__device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
+    *(Pack<T, N>*)p = v;
+}
+
+// The lanes of this thread's warp that share its row.
+template <int kThreads>
+__device__ __forceinline__ unsigned row_mask() {
+    return kThreads >= 32 ? 0xffffffffu : ((1u << kThreads % 32) - 1u) << (threadIdx.x % 32 / kThreads * kThreads);
+}
+
+// f over the values of the kThreads threads that share a row; each of them gets it. `partial` is shared memory for one
+// value a warp.
+template <int kThreads, class T, class F>
+__device__ __forceinline__ T fold(T v, void* partial, F f) {
+#pragma unroll
+    for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
+        v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
+    if (kThreads > 32) {
+        T* of_warp = (T*)partial;
+        __syncthreads();  // readers of the last fold are done
+        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
+        __syncthreads();
+        v = of_warp[0];
+#pragma unroll
+        for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
+    }
+    return v;
+}
+
+// The larger of two floats: a NaN where one is, and +0 above -0.
+__device__ __forceinline__ float max_float(float a, float b) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+
+// Many divisions by one number: its reciprocal, and one step of Newton's method for each quotient, which then is that
+// of the division itself. The scale keeps the reciprocal in the range of normal numbers.
+struct Divisor {
+    float scale, number, reciprocal;
+};
+__device__ __forceinline__ Divisor divisor(float d) {
+    const float size = fabsf(d);
+    const float scale = size < 1.17549435e-38f ? 1.84467441e+19f : size > 8.50705917e+37f ? 5.42101086e-20f : 1.0f;
+    const float number = d * scale;
+    return {scale, size <= 3.40282347e+38f ? number : 0.0f, 1.0f / number};
+}
+__device__ __forceinline__ float divide_by(float a, Divisor d) {
+    const float scaled = a * d.scale, q = scaled * d.reciprocal;
+    const float better = fmaf(fmaf(-q, d.number, scaled), d.reciprocal, q);
+    return copysignf(better == better ? better : q, q);  // q itself where it is infinite
+}
+__device__ __forceinline__ float multiply_by(float a, Divisor d) {  // without that step, for 16-bit results
+    return a * d.scale * d.reciprocal;
+}
+
+// Starts a copy of 16 bytes to shared memory that passes by the registers; of them only the first `bytes` are read,
+// the others become 0.
+__device__ __forceinline__ void copy_async(void* to, const void* from, unsigned bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <unsigned kLeft>
+__device__ __forceinline__ void wait_copies() {  // for all groups but the latest kLeft
+    asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// One thread a point.
+extern "C" __global__ void softmax_kernel_short(const float* __restrict__ x, float* __restrict__ y, Index n_o0,
+                                        Index n_r0) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_o0; point += (Index)gridDim.x * blockDim.x) {
+        const Index o0 = point;
+        float max_ = -__int_as_float(0x7f800000);
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = x[o0 * n_r0 + r0];
+            max_ = max_float(max_, x_value);
+        }
+        const float m = max_;
+        float sum_ = 0.0f;
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = x[o0 * n_r0 + r0];
+            sum_ += expf(x_value - m);
+        }
+        const float s = sum_;
+        for (Index r0 = 0; r0 < n_r0; ++r0) {
+            const float x_value = x[o0 * n_r0 + r0];
+            const float t = expf(x_value - m);
+            y[o0 * n_r0 + r0] = t / s;
+        }
+    }
+}
+
+// A row stays in registers, and so does what several passes need of it: it is read and computed once.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel(const float* __restrict__ x,
+                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
+        const Index o0 = row;
+        Pack<float, VECTOR> x_row[ITEMS];
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+            }
+        }
+        float max_ = -__int_as_float(0x7f800000);
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_row[i].at[v];
+                    max_ = max_float(max_, x_value);
+                }
+            }
+        }
+        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = max_;
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                Pack<float, VECTOR> kept;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_row[i].at[v];
+                    kept.at[v] = expf(x_value - m);
+                    sum_ += kept.at[v];
+                }
+                x_row[i] = kept;
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float s = sum_;
+        const Divisor by = divisor(s);
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                Pack<float, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    y_pack.at[v] = divide_by(x_row[i].at[v], by);
+                }
+                store_pack(&y[o0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// For rows longer than what registers hold: the rest of the row is in shared memory, and it is still read once.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_shared(const float* __restrict__ x,
+                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    extern __shared__ __align__(128) unsigned char shared[];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
+        const Index o0 = row;
+        Pack<float, VECTOR> x_row[ITEMS];
+        Pack<float, VECTOR>* const x_rest = (Pack<float, VECTOR>*)shared + lane;  // the packs beyond ITEMS, THREADS apart
+        #pragma unroll
+        for (int i = 0; i < SHARED; ++i) {
+            const Index r0 = ((ITEMS + i) * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                copy_async(&x_rest[i * THREADS], &x[o0 * n_r0 + r0], 16);
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+            }
+        }
+        commit_copies();
+        wait_copies<0>();  // each thread reads what it has copied itself: no barrier
+        float max_ = -__int_as_float(0x7f800000);
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto x_pack = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_pack.at[v];
+                    max_ = max_float(max_, x_value);
+                }
+            }
+        }
+        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = max_;
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto x_pack = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                Pack<float, VECTOR> kept;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_pack.at[v];
+                    kept.at[v] = expf(x_value - m);
+                    sum_ += kept.at[v];
+                }
+                if (i < ITEMS) x_row[i] = kept;
+                else x_rest[(i - ITEMS) * THREADS] = kept;
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float s = sum_;
+        const Divisor by = divisor(s);
+        #pragma unroll
+        for (int i = 0; i < ITEMS + SHARED; ++i) {
+            const Index r0 = (i * THREADS + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto kept = i < ITEMS ? x_row[i] : x_rest[(i - ITEMS) * THREADS];
+                Pack<float, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    y_pack.at[v] = divide_by(kept.at[v], by);
+                }
+                store_pack(&y[o0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// Rows longer than what a multiprocessor holds: every pass reads the row again, from the second on mostly out of the
+// L2 cache.
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) softmax_kernel_long(const float* __restrict__ x,
+                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+    const int lane = threadIdx.x % THREADS;  // of those that share a row
+    __shared__ long long partial[64];
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
+        const Index o0 = row;
+        float max_ = -__int_as_float(0x7f800000);
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = x_pack.at[v];
+                max_ = max_float(max_, x_value);
+            }
+        }
+        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = max_;
+        float sum_ = 0.0f;
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = x_pack.at[v];
+                sum_ += expf(x_value - m);
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        const float s = sum_;
+        const Divisor by = divisor(s);
+        #pragma unroll 4
+        for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
+            const auto x_pack = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+            Pack<float, VECTOR> y_pack;
+            #pragma unroll
+            for (int v = 0; v < VECTOR; ++v) {
+                const float x_value = x_pack.at[v];
+                const float t = expf(x_value - m);
+                y_pack.at[v] = divide_by(t, by);
+            }
+            store_pack(&y[o0 * n_r0 + r0], y_pack);
+        }
+    }
+}
+
