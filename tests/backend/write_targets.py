@@ -56,6 +56,17 @@ The tile program is the same; what a buffer, a loop over lanes and a load become
 | fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | halving `Add`, `ReduceSum` |
 | contraction | three loops | `mma.sync` or multiply-adds on register tiles | `tl.dot` | `Matmul` object |
 | ragged tail | loop bound | predicate | `mask=` | `DataCopyPad`, count of the instruction |
+| the block's size | none | `PER`, threads | `BLOCK_...`, chosen by the host for each call | `tileLength`, counted by the host for each call |
+| what it cannot say | speed | whose thread holds what must be written out | order and place of threads | anything element by element, but slowly |
+
+In Triton and Ascend C a schedule by hand changes the block: `opwright explain OPERATOR --level schedule --json --target NAME`
+prints the default, `opwright emit OPERATOR --target NAME --schedule FILE` takes a changed one, or says which limit it breaks.
+
+With Ascend C go a launch, a test that runs on the simulator (`opwright ascend-sim NAME_test.cpp`) and on a device, and a
+binding for PyTorch. erf, tanh, sine and the like are evaluated by the scalar unit there: the documented vector
+instructions have `Exp`, `Ln`, `Sqrt`, `Rsqrt` and division, whose error on the chip is not documented, so that what is
+built from them could not be promised a bound; the library's `Tanh` and `Erf` need a work area that only its own host
+library sizes.
 """
 
 OUTRO = """
@@ -78,9 +89,57 @@ something else.
 """
 
 SHOWN = [
-    (["examples/matmul_prelu.op"], "A linear layer with PReLU", "The epilogue is part of the contraction's kernel: what the product and the sum leave in registers is never written to memory and read again."),
-    (["softmax"], "Softmax", "Two folds and two maps over one row. Where the row is held whole it is read once; the reference of the tile program is `opwright explain softmax --level tile --target NAME`."),
-    (["sobel"], "Sobel", "A stencil: the table of weights is written out, and indices beyond the edge are folded back by a helper or a mask."),
+    (
+        ["examples/matmul_prelu.op"],
+        "A linear layer with PReLU",
+        """The tile program says: a task computes a block of `z`, walks along `k` with two factors' blocks, and finishes with the
+epilogue on the block it holds. So what product and sum leave on the chip is never written to memory and read again. How
+each target spells that:
+
+- **C** has no blocks: a point at a time, `sum` is the block. It is the one to compare the others with.
+- **CUDA** has no block value either, so the block is divided by hand: 256 threads keep `PER x PER` sums each in
+  registers. Both factors' slices go through shared memory, because 16 threads read each of their elements; the next slice
+  is loaded into registers (`a_next`) before the present one is used, so that memory and arithmetic overlap. For 16-bit
+  factors the same place is taken by `mma.sync`, the tensor cores' instruction.
+- **Triton** has block values: `tl.dot` takes two, and the compiler divides them among threads, chooses shared memory and
+  pipelines the loads (`num_stages`). What is left to say is which block (`tl.swizzle2d`, so that neighbours share what they
+  read in L2), what stands beyond the edges (`mask=`, `other=0.0`, which adds nothing), and `input_precision="ieee"`, since
+  by default float32 is cut to tf32.
+- **Ascend C** has a processor for products beside the vector units. The `Matmul` object drives it by a tiling that the host
+  fills in; it writes to global memory, and the vector cores of the same kernel take it from there for the epilogue.""",
+    ),
+    (
+        ["softmax"],
+        "Softmax",
+        """The tile program holds a row: load it, fold it to its maximum, map `exp(x - max)`, fold that to the sum, map the quotient.
+A second tile program serves rows that are too long: the same with loops, which reads the row three times.
+(`opwright explain softmax --level tile --target NAME` prints it.)
+
+- **C** keeps the row's exponentials in an array on the heap, so that `exp` is evaluated once.
+- **CUDA**: the threads of a block hold the row in registers; a fold is each thread's own part, then `__shfl_xor_sync` within
+  a warp, then shared memory between warps.
+- **Triton**: the row is one block, padded to a power of two. The padding is loaded as `-inf`: the maximum does not see it,
+  and `exp(-inf - max)` is 0, so that the sum needs no mask. `tl.max` drops NaN, so the fold is written as `tl.reduce` with
+  a maximum that does not. `_exp` and `_share` are there for the last bits and for speed: why is said beside them. Long rows
+  are walked to and fro, so that each walk begins with what the last one left in the caches; `eviction_policy` says whether
+  another walk follows.
+- **Ascend C**: the row is a tensor in the unified buffer, brought there by `DataCopyPad` (any length, no byte beyond). Queues
+  (`inQueueX`, `outQueueY`) pass it from the copy engine to the vector unit and back; two buffers each let the next row
+  arrive meanwhile. There is no instruction that folds with NaN as wanted and none for a scalar's broadcast: folds halve the
+  row with `Max` or `Add`, and the scalar unit fetches the result.""",
+    ),
+    (
+        ["sobel"],
+        "Sobel",
+        """A stencil: the table of weights is written out into the expression, and the nine loads stand beside each other. They differ
+in how an index beyond the edge is folded back (`outside mirror`):
+
+- **C** and **CUDA** call a function on every index: cheap beside the load, and most threads take the same way.
+- **Triton** computes all lanes' indices as a block (`_mirror`, on `tl.where`): there are no branches in a block.
+- **Ascend C** moves whole tiles, so the column in the middle is one `DataCopyPad`; those to its sides are shifted by one element
+  and folded at the ends, which no copy does: the scalar unit fetches them element by element (`its elements lie apart in
+  memory`). That is right and slow; a tile loaded with its borders would be better.""",
+    ),
 ]
 
 

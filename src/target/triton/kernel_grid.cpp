@@ -67,15 +67,25 @@ void KernelPrinter::axes() {
         return std::find(order_.begin(), order_.end(), a.var) > std::find(order_.begin(), order_.end(), b.var);
     });
     std::string before;
+    std::optional<int64_t> known = 1;  // the product of the blocks so far, where they are numbers
     for (const auto& a : order) {
         const Sym& extent = math_.vars[a.var].extent;
-        const std::string bound =
-            before.empty() || plan_.elements == 0 || a.tile == schedule::kWhole
-                ? ""
-                : fmt::format(
-                      fmt::runtime(before.find('*') == std::string::npos ? "max({} // {}, 1)" : "max({} // ({}), 1)"),
-                      plan_.elements, before);
-        block(a.var, block_size(extent, file_.size(extent), a.tile, 1, bound));
+        int64_t tile = a.tile;
+        std::string bound;
+        if (!before.empty() && plan_.elements && a.tile != schedule::kWhole) {
+            if (known) {
+                tile = std::min(tile, std::max<int64_t>(plan_.elements / *known, 1));
+            } else {
+                if (plan_.elements <= tile) tile = 0;  // the bound is the smaller
+                const bool product = before.find('*') != std::string::npos;
+                bound = fmt::format(fmt::runtime(product ? "max({} // ({}), 1)" : "max({} // {}, 1)"), plan_.elements,
+                                    before);
+            }
+        }
+        const std::string host = block_size(extent, file_.size(extent), tile, 1, bound);
+        const bool number = host.find_first_not_of("0123456789") == std::string::npos;
+        known = known && number ? std::optional(*known * std::stoll(host)) : std::nullopt;
+        block(a.var, host);
         before += (before.empty() ? "" : " * ") + block_[a.var];
     }
     // Parameters in the order of the axes.

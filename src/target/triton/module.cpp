@@ -148,8 +148,9 @@ private:
                 else
                     names.push_back("_");
             if (fresh.empty()) continue;
-            w.line(
-                fmt::format("{}{} = {}.shape", fmt::join(names, ", "), names.size() == 1 ? "," : "", file_.tensor(t)));
+            w.line(fmt::format("{} = {}.shape",
+                               names.size() == 1 ? tuple(names) : fmt::format("{}", fmt::join(names, ", ")),
+                               file_.tensor(t)));
             known.insert(fresh.begin(), fresh.end());
         }
         for (TensorId t : p_.inputs)

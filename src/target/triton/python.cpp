@@ -45,10 +45,18 @@ public:
         const std::string_view core = s.substr(0, s.size() - end.size());
         const auto ops = operators(core, start);
         if (ops.empty() && (core.ends_with(")") || core.ends_with("]"))) {
-            const size_t open = opening(core);
-            emit(core.substr(0, open + 1), indent);
-            body(core.substr(open + 1, core.size() - open - 2), indent + 4, is_literal(core, open));
-            emit(std::string(core.substr(core.size() - 1)) + std::string(end), indent);
+            // "f(...).to(x)" whose f(... is too long for a line breaks in f's brackets.
+            std::string_view head = core;
+            size_t open = opening(head);
+            while (indent + open + 1 > kColumns) {
+                const size_t close = head.find_last_of(")]", open);
+                if (close == std::string_view::npos || head.substr(close, 2) != ").") break;
+                head = head.substr(0, close + 1);
+                open = opening(head);
+            }
+            emit(head.substr(0, open + 1), indent);
+            body(head.substr(open + 1, head.size() - open - 2), indent + 4, is_literal(head, open));
+            emit(std::string(core.substr(head.size() - 1)) + std::string(end), indent);
         } else if (!ops.empty()) {
             emit(std::string(core.substr(0, start)) + "(", indent);
             body(core.substr(start), indent + 4);

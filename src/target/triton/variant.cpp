@@ -95,6 +95,8 @@ Status check(const schedule::Schedule& s, const schedule::Kernel& k) {
                                          p.vars[a.var].name, kBlock),
                              "Make a tile smaller, or give \"elements\" as a bound.");
         }
+        if (plan.elements & (plan.elements - 1))
+            return wrong(fmt::format("\"elements\" is {}", plan.elements), "Take a power of two.");
         if (plan.elements > kBlock)
             return wrong(fmt::format("\"elements\" is {}, and Triton allows {}", plan.elements, kBlock),
                          "Make it smaller.");

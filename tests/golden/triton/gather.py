@@ -69,7 +69,7 @@ def gather(x, at, *, check_indices=True):
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
     error = torch.zeros(1, dtype=torch.int32, device=device)
     BLOCK_B0 = min(triton.next_power_of_2(max(B0, 1)), 1024)
-    BLOCK_J1 = min(triton.next_power_of_2(max(J1, 1)), 1024, max(1024 // BLOCK_B0, 1))
+    BLOCK_J1 = min(triton.next_power_of_2(max(J1, 1)), max(1024 // BLOCK_B0, 1))
     grid = (J0 * triton.cdiv(J1, BLOCK_J1) * triton.cdiv(B0, BLOCK_B0),)
     gather_kernel[grid](
         x,

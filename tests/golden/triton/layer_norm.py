@@ -144,7 +144,7 @@ def layer_norm(x, scale, bias):
     if R0 <= 32768:
         # A row fits on the chip: it is read once.
         BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
-        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(1024 // BLOCK_R0, 1))
+        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), max(1024 // BLOCK_R0, 1))
         grid = (triton.cdiv(A0, BLOCK_A0),)
         # With 64 registers a thread, two programs share a processor: one computes while the other
         # waits.

@@ -71,7 +71,7 @@ def max_pool(x):
     elements = max(x.numel(), y.numel(), 2 * (X_2 // 2) - 1, 2 * (X_3 // 2) - 1)
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
     BLOCK_P1 = min(triton.next_power_of_2(max(P1, 1)), 1024)
-    BLOCK_P0 = min(triton.next_power_of_2(max(P0, 1)), 1024, max(1024 // BLOCK_P1, 1))
+    BLOCK_P0 = min(triton.next_power_of_2(max(P0, 1)), max(1024 // BLOCK_P1, 1))
     grid = (SIZE * triton.cdiv(P0, BLOCK_P0) * triton.cdiv(P1, BLOCK_P1),)
     max_pool_kernel[grid](
         x,

@@ -79,7 +79,7 @@ def scatter_elements(x, at, v, *, check_indices=True):
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
     error = torch.zeros(1, dtype=torch.int32, device=device)
     BLOCK_B0 = min(triton.next_power_of_2(max(B0, 1)), 1024)
-    BLOCK_N = min(triton.next_power_of_2(max(N, 1)), 1024, max(1024 // BLOCK_B0, 1))
+    BLOCK_N = min(triton.next_power_of_2(max(N, 1)), max(1024 // BLOCK_B0, 1))
     grid = (triton.cdiv(N, BLOCK_N) * triton.cdiv(B0, BLOCK_B0),)
     scatter_elements_y_kernel[grid](
         x,

@@ -63,7 +63,7 @@ def sobel(x):
     elements = max(x.numel(), y.numel(), H - 2, W - 2, W, H)
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
     BLOCK_W = min(triton.next_power_of_2(max(W, 1)), 1024)
-    BLOCK_H = min(triton.next_power_of_2(max(H, 1)), 1024, max(1024 // BLOCK_W, 1))
+    BLOCK_H = min(triton.next_power_of_2(max(H, 1)), max(1024 // BLOCK_W, 1))
     grid = (triton.cdiv(H, BLOCK_H) * triton.cdiv(W, BLOCK_W),)
     sobel_kernel[grid](
         x,

@@ -118,7 +118,7 @@ def softmax(x):
     if R0 <= 32768:
         # A row fits on the chip: it is read once.
         BLOCK_R0 = triton.next_power_of_2(max(R0, 1))
-        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), 1024, max(1024 // BLOCK_R0, 1))
+        BLOCK_O0 = min(triton.next_power_of_2(max(O0, 1)), max(1024 // BLOCK_R0, 1))
         grid = (triton.cdiv(O0, BLOCK_O0),)
         # With 64 registers a thread, two programs share a processor: one computes while the other
         # waits.
