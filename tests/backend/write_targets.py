@@ -59,8 +59,8 @@ The tile program is the same; what a buffer, a loop over lanes and a load become
 | the block's size | none | `PER`, threads | `BLOCK_...`, chosen by the host for each call | `tileLength`, counted by the host for each call |
 | what it cannot say | speed | whose thread holds what must be written out | order and place of threads | anything element by element, but slowly |
 
-In Triton and Ascend C a schedule by hand changes the block: `opwright explain OPERATOR --level schedule --json --target NAME`
-prints the default, `opwright emit OPERATOR --target NAME --schedule FILE` takes a changed one, or says which limit it breaks.
+A schedule by hand changes the block: `opwright explain OPERATOR --level schedule --json --target NAME` prints the default,
+`opwright emit OPERATOR --target NAME --schedule FILE` takes a changed one, or says which limit it breaks.
 
 With Ascend C go a launch, a test that runs on the simulator (`opwright ascend-sim NAME_test.cpp`) and on a device, and a
 binding for PyTorch. erf, tanh, sine and the like are evaluated by the scalar unit there: the documented vector

@@ -18,7 +18,7 @@ ALLOWED = {
     "schedule": "math derive",
     "tile": "math schedule",
     "emit": "math schedule tile",
-    "target": "math schedule tile loop emit",
+    "target": "math derive schedule tile loop emit",
     "graph": "math derive lang io",
     "fuse": "math derive graph",
     "runtime": "math derive lang graph fuse target",
