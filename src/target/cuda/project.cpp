@@ -475,10 +475,20 @@ private:
             arguments += (arguments.empty() ? "" : ", ") + t;
         }
         constexpr int64_t kWithoutAsking = 48 << 10;
-        if (v.dynamic_shared > kWithoutAsking)
-            c.line("cudaFuncSetAttribute({}, cudaFuncAttributeMaxDynamicSharedMemorySize, {});", kernel,
-                   v.dynamic_shared);
-        c.line("{}<<<grid({}, {}), {}, {}, stream>>>(", kernel, text(v.blocks), v.threads, v.threads, v.dynamic_shared);
+        if (v.dynamic_shared > kWithoutAsking) {
+            c.line("cudaFuncSetAttribute(");
+            c.line("    {},", kernel);
+            c.line("    cudaFuncAttributeMaxDynamicSharedMemorySize, {});", v.dynamic_shared);
+        }
+        const std::string geometry =
+            fmt::format("<<<grid({}, {}), {}, {}, stream>>>(", text(v.blocks), v.threads, v.threads, v.dynamic_shared);
+        constexpr size_t kPage = 118;
+        if (4 * static_cast<size_t>(c.depth()) + kernel.size() + geometry.size() <= kPage) {
+            c.line("{}{}", kernel, geometry);
+        } else {
+            c.line("{}", kernel);
+            c.line("    {}", geometry);
+        }
         c.line("    {});", arguments);
     }
 
