@@ -40,7 +40,11 @@ Text application(const std::string& f, const std::vector<Text>& a) {
 bool is_place(const Program& p, ExprId e) { return p.expr(e).dtype == DType::I64 && p.reads(e).empty(); }
 }  // namespace
 
-std::string Scalar::function_name(Fn f) { return "Scalar" + upper_camel(std::string(info(f).name)); }
+std::string Scalar::function_name(Fn f) {
+    if (f == Fn::IsNan) return "ScalarIsNan";
+    if (f == Fn::IsInf) return "ScalarIsInf";
+    return "Scalar" + upper_camel(std::string(info(f).name));
+}
 
 std::string Scalar::literal(double v, DType t) {
     if (t == DType::F64) throw Unsupported{"The chip does not compute in f64."};
