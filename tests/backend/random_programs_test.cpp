@@ -92,13 +92,17 @@ void expect_run(const Report& r) {
     std::printf("%s\n", r.str().c_str());
 }
 
-TEST(RandomPrograms, RunOnTheCpu) {
+// In parts, so that they run side by side.
+class RandomProgramsPart : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(RandomProgramsPart, RunsOnTheCpu) {
     runtime::ThreadPool pool(1);
     target::cpu::Options cpu;
     cpu.cache = false;
-    const Report r = check_all(cpu_target(cpu, pool), 600);
-    expect_run(r);
+    expect_run(
+        check_all(cpu_target(cpu, pool), 500, [](uint64_t seed) { return random_program(4 * seed + GetParam()); }));
 }
+INSTANTIATE_TEST_SUITE_P(Of4, RandomProgramsPart, testing::Range<uint64_t>(0, 4));
 
 // What is derived from them runs as well.
 TEST(RandomPrograms, GradientsRunOnTheCpu) {
