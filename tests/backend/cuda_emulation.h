@@ -327,6 +327,7 @@ inline unsigned short f32_to_bf16(float v) {
 }
 inline float bf16_to_f32(unsigned short h) { return __uint_as_float(static_cast<unsigned>(h) << 16); }
 
+inline int negative(int v) { return static_cast<int>(0u - static_cast<unsigned>(v)); }
 inline float max_float(float a, float b) {
     if (a != a || b != b) return a + b;
     if (a == b) return std::signbit(a) ? b : a;

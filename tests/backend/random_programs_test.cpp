@@ -6,11 +6,16 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "cuda_emulated.h"
 #include "derive/gradient.h"
 #include "lang/declaration.h"
+#include "math/inline.h"
+#include "math/unit_dims.h"
 #include "runtime/thread_pool.h"
+#include "target/cuda/compiler.h"
+#include "target/cuda/launch.h"
 #include "verify/cpu_target.h"
 #include "verify/random_program.h"
 #include "verify/source_target.h"
@@ -141,6 +146,23 @@ TEST(RandomPrograms, RunAsCudaKernels) {
     ASSERT_TRUE(built.ok()) << render(built.error());
     const Report r = check_all(cuda.target(), 200);
     expect_run(r);
+}
+
+// What the emulation leaves out: the device's compiler takes the kernels.
+TEST(RandomPrograms, CompileAsCudaKernels) {
+    if (target::cuda::compiler_name().empty()) GTEST_SKIP() << "neither NVRTC nor nvcc is here";
+    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", 20); ++seed) {
+        const math::Program p = random_program(seed);
+        const auto lowered = target::cuda::lower(math::inline_temporaries(math::drop_unit_variables(p)).program);
+        ASSERT_TRUE(lowered.ok()) << render(lowered.error());
+        std::set<std::vector<std::string>> defines;
+        for (const auto& stage : lowered->stages)
+            for (const auto& v : stage.variants) defines.insert(target::cuda::defines_of(v, false));
+        for (const auto& d : defines) {
+            const auto cubin = target::cuda::compile(lowered->source(), {.defines = d, .cache = false});
+            ASSERT_TRUE(cubin.ok()) << "seed " << seed << "\n" << render(cubin.error()) << described(p);
+        }
+    }
 }
 }  // namespace
 }  // namespace opwright::verify

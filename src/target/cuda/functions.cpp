@@ -87,25 +87,29 @@ Operand call_float(Fn f, std::span<const Operand> a, DType t, Helpers& h) {
     throw std::logic_error("a function that floats do not have");
 }
 
+Operand negated(const Operand& a, DType t, Helpers& h) {
+    if (t == DType::I32) return invoke(h.use("negative"), std::span(&a, 1));
+    return wrapping("-", {"0"}, a, t);
+}
+
 Operand call_int(Fn f, std::span<const Operand> a, DType t, Helpers& h) {
     const bool boolean = t == DType::Bool;
     switch (f) {
-        case Fn::Neg: {
-            const Operand zero[] = {{"0"}};
-            return wrapping("-", zero[0], a[0], t);
-        }
+        case Fn::Neg: return negated(a[0], t, h);
         case Fn::Abs: {
             if (is_unsigned_int(t) || boolean) return a[0];
-            const Operand zero{"0"};
-            return {fmt::format("({} < 0 ? {} : {})", a[0].at(L::Shift), wrapping("-", zero, a[0], t).text, a[0].text)};
+            return {fmt::format("({} < 0 ? {} : {})", a[0].at(L::Shift), negated(a[0], t, h).text, a[0].text)};
         }
         case Fn::Sign: return invoke(h.use("sign"), a);
         case Fn::BitNot:
             if (boolean) return {"!" + a[0].at(L::Unary), L::Unary};
             return cast_to(c_type(t), {"~" + a[0].at(L::Unary), L::Unary});
         case Fn::Add: return wrapping("+", a[0], a[1], t);
-        case Fn::Sub: return wrapping("-", a[0], a[1], t);
-        case Fn::Mul: return wrapping("*", a[0], a[1], t);
+        case Fn::Sub: return a[0].text == "0" ? negated(a[1], t, h) : wrapping("-", a[0], a[1], t);
+        case Fn::Mul:
+            if (a[0].text == "-1") return negated(a[1], t, h);
+            if (a[1].text == "-1") return negated(a[0], t, h);
+            return wrapping("*", a[0], a[1], t);
         case Fn::Div: return invoke(h.use("divide"), a);
         case Fn::FloorDiv: return invoke(h.use(is_signed_int(t) ? "floor_div" : "divide"), a);
         case Fn::Mod: return invoke(h.use(is_signed_int(t) ? "floor_mod" : "remainder_of"), a);

@@ -156,6 +156,16 @@ __device__ __forceinline__ To bits_as(From v) {
     return u.to;
 }
 )"},
+        {"negative",
+         {},
+         true,
+         R"(// -v, in two steps: ptxas 13.0 loses the sign of one where the larger of three is taken (VIMNMX3 of sm_90).
+__device__ __forceinline__ int negative(int v) {
+    int r;
+    asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(r) : "r"(v));
+    return r;
+}
+)"},
         {"smaller", {}, false, R"(template <class T>
 __device__ __forceinline__ T smaller(T a, T b) { return b < a ? b : a; }
 )"},
