@@ -63,6 +63,13 @@ op found(x: i32[n, n], w: i32[n]) -> y: i32[n]:
     y[i] = w[i] % x[i,-1] outside zero + w[i] // x[i,-1] outside zero + w[i] / x[i,-1] outside zero
     example x = i32[9,9], w = i32[9]
 )"},
+    // Quotients of the lane in two dims of stride 1, of which one was followed.
+    {"quotients_of_a_lane_in_two_dims", R"(
+op found(x: f32[m], w: f32[n, 1]) -> y: f32[8]:
+    y[i] = w[(i + 3) // 2,i // 2] outside zero + cast(i, f32) * x[0]
+    example x = f32[1], w = f32[0,1]
+    example x = f32[1], w = f32[9,1]
+)"},
 };
 
 TEST(FoundByRandom, IsRight) {

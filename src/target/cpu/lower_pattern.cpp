@@ -55,7 +55,7 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
     // What lanes add to the place: along the innermost dim, and the number of a group along all others.
     const auto lanes = static_cast<size_t>(lanes_);
     std::vector<std::optional<Digits>> parts(shape.size());
-    bool any = false;
+    bool any = false, quotient = false;  // two dims have stride 1 where the inner one has one element
     for (size_t d = 0; d < shape.size(); ++d) {
         if (s.strides[d].is(0)) continue;
         const auto free = p_.free_vars(x.args[d]);
@@ -64,7 +64,8 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
             continue;
         }
         parts[d] = digits(p_, x.args[d], lane_, lanes_);
-        if (!parts[d] || (parts[d]->quotient && !s.strides[d].is(1))) return std::nullopt;
+        if (!parts[d] || (parts[d]->quotient && (!s.strides[d].is(1) || quotient))) return std::nullopt;
+        quotient |= parts[d]->quotient;
         // A digit is below its divisor; a quotient may leave where the access says what that means.
         const bool inside = parts[d]->of(0) >= 0 && (shape[d] - Sym(1) - parts[d]->highest).lower() >= 0;
         if (!inside && (!parts[d]->quotient || x.outside == Outside::Error)) return std::nullopt;
