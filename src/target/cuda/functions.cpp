@@ -88,8 +88,9 @@ Operand call_float(Fn f, std::span<const Operand> a, DType t, Helpers& h) {
 }
 
 Operand negated(const Operand& a, DType t, Helpers& h) {
-    if (t == DType::I32) return invoke(h.use("negative"), std::span(&a, 1));
-    return wrapping("-", {"0"}, a, t);
+    if (!is_signed_int(t) || bits(t) > 32) return wrapping("-", {"0"}, a, t);
+    const Operand r = invoke(h.use("negative"), std::span(&a, 1));
+    return t == DType::I32 ? r : cast_to(c_type(t), r);
 }
 
 Operand call_int(Fn f, std::span<const Operand> a, DType t, Helpers& h) {

@@ -159,7 +159,8 @@ __device__ __forceinline__ To bits_as(From v) {
         {"negative",
          {},
          true,
-         R"(// -v, in two steps: ptxas 13.0 loses the sign of one where the larger of three is taken (VIMNMX3 of sm_90).
+         R"(// -v, in two steps that no compiler looks into: CUDA 13.0 loses the sign of a negated integer under the larger of
+// three (VIMNMX3 of sm_90), and compares a negated 8-bit integer with bits of its neighbour.
 __device__ __forceinline__ int negative(int v) {
     int r;
     asm("{ .reg .b32 t; not.b32 t, %1; add.s32 %0, t, 1; }" : "=r"(r) : "r"(v));
