@@ -5,35 +5,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/subject.h"
+#include "cli/verify_operator.h"
 #include "runtime/thread_pool.h"
-#include "target/target.h"
-#include "verify/cpu_target.h"
 #include "verify/graph_check.h"
-#include "verify/operator.h"
-#include "verify/source_target.h"
 
 namespace opwright::cli {
 namespace {
 
-struct Flags {
-    std::vector<std::string> targets;
-    std::string op;
-    TargetFlags on;
-    DataFlags data;
-    ExecutionFlags execution;
-    bool json = false;
-};
-
 using nlohmann::json;
 
-constexpr const char* kAll = "library";  // in place of an operator: all of them
-Result<Operators> all_operators() {
-    std::shared_ptr<const lang::Library> library(&lang::Library::standard(), [](auto*) {});
-    return Operators{library, library->names()};
-}
-
-Result<json> verify_model(const std::string& path, const Flags& f, std::string& text) {
+Result<json> verify_model(const std::string& path, const VerifyFlags& f, std::string& text) {
     auto pool = f.execution.pool();
     CompileOptions fused = f.execution.options();
     OPW_CHECK(f.on.apply(fused));
@@ -71,64 +52,58 @@ Result<json> verify_model(const std::string& path, const Flags& f, std::string& 
                 {"fusion_difference", r.fusion_difference}, {"notes", notes}, {"placement", place}};
 }
 
-Result<json> verify_operators(const std::string& target, const Flags& f, std::string& text) {
-    OPW_TRY(const Operators operators, target == kAll ? all_operators() : load_operators(target, f.op));
-    auto pool = f.execution.pool();
-    verify::Compile under_test = verify::cpu_target(f.execution.options().execution.cpu, *pool);
-    CompileOptions options;
-    OPW_CHECK(f.on.apply(options));
-    if (const target::Target* on = options.execution.target) {
-        text += fmt::format("target {}, run on {}\n", on->name(), on->runs_on());
-        under_test = verify::source_target(*on);
-    }
-    json list = json::array();
-    bool passed = true;
-    for (const std::string& n : operators.names) {
-        const verify::Report r = verify::check_operator(*operators.library, n, under_test);
-        passed = passed && (r.passed() || r.refused_all());
-        text += r.str() + "\n";
-        json verdicts = json::object();
-        for (const auto& [v, count] : r.verdicts) verdicts[std::string(verify::name(v))] = count;
-        json one{{"name", n}, {"passed", r.passed()}, {"cases", r.cases}, {"failed", r.failed}, {"rejected", r.rejected},
-                 {"refused", r.refused}, {"not_run", r.not_run}, {"reasons", r.reasons}, {"types", r.types},
-                 {"verdicts", verdicts}, {"max_share", r.max_share}, {"max_ulp", r.max_ulp}, {"text", r.str()}};
-        if (r.smallest_failure) one["smallest_failure"] = {{"arguments", r.smallest_failure->arguments}, {"message", r.smallest_failure->message}};
-        list.push_back(std::move(one));
-    }
-    return json{{"target", target}, {"passed", passed}, {"operators", std::move(list)}};
-}
-
-void run(const Flags& f, Context& c) {
+void run(const VerifyFlags& f, Context& c) {
     json all = json::array();
+    const auto show = [&](Result<json> r, const std::string& text) {
+        if (!r.ok()) return fail(c, r.error(), f.json);
+        if (!(*r)["passed"].get<bool>()) c.exit = kFinding;
+        if (!f.json) print(wrapped(text, 0, 11));
+        all.push_back(std::move(*r));
+    };
+    if (!f.replay.empty()) {
+        std::string text;
+        auto r = verify_replay(f, text);
+        show(std::move(r), text);
+    }
     for (const std::string& target : f.targets) {
         std::string text;
-        auto r = is_model(target) ? verify_model(target, f, text) : verify_operators(target, f, text);
-        if (!r.ok()) {
-            fail(c, r.error(), f.json);
-            continue;
-        }
-        if (!(*r)["passed"].get<bool>()) c.exit = kFinding;
-        if (!f.json) print(wrapped(text));
-        all.push_back(std::move(*r));
+        const auto examine = !is_model(target) ? verify_operators : !f.against.empty() ? verify_models : !f.kernel.empty() ? verify_kernel : verify_model;
+        auto r = examine(target, f, text);
+        show(std::move(r), text);
     }
     if (f.json && !all.empty()) print_json(all.size() == 1 ? all[0] : all);
 }
 }  // namespace
 
 void add_verify(CLI::App& app, Context& c) {
-    auto f = std::make_shared<Flags>();
+    auto f = std::make_shared<VerifyFlags>();
     CLI::App* a = app.add_subcommand("verify", "Compare compiled kernels with the reference in 64-bit arithmetic");
-    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them), or models (.onnx)")->required();
+    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them), or models (.onnx)");
     a->add_option("--op", f->op, "only this operator of the file");
     f->on.add(*a);
+    a->add_option("--against", f->against, "somebody else's kernel in place of ours: kernel.py:function (NumPy, PyTorch, Triton) or lib.so:symbol (C); of a model, another model, or onnxruntime");
+    a->add_option("--time-limit", f->time_limit, "seconds that one call of such a kernel may take")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
+    a->add_flag("--cross", f->cross, "also compare ways of running that must agree: threads, fusion, vector units, schedules, cache, targets");
+    a->add_option("--kernel", f->kernel, "of a model: only the kernel of this name, at sizes and values of its own as an operator gets them");
+    a->add_option("--save", f->save, "file for the smallest failing case, which --replay runs again (default: OPERATOR.replay.json; files are never overwritten)");
+    a->add_option("--replay", f->replay, "run the case of such a file again");
+    a->add_option("--type", f->data.type, "only this float type, in place of all that the declaration allows")
+        ->check(CLI::IsMember({"f32", "f64", "f16", "bf16"}));
     f->data.add(*a, false);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");
-    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around vector and tile widths,\n"
-              "primes), on special values, for each element type. A model's kernels are each compared on the\n"
-              "inputs that they met.\n"
-              "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv\n  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64");
-    a->callback([f, &c] { run(*f, c); });
+    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around the vectors, tiles and blocks of\n"
+              "the kernel that was built, primes, huge but thin), on special values, for each element type and layout\n"
+              "of memory. A model's kernels are each compared on the inputs that they met. Where a case fails, it is\n"
+              "made as small as possible and examined. docs/verify.md explains every line of the report.\n"
+              "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv\n"
+              "  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64\n"
+              "  opwright verify examples/verify/softmax.op --against examples/verify/softmax_numpy.py:softmax\n"
+              "  opwright verify --replay softmax.replay.json");
+    a->callback([f, &c] {
+        if (f->targets.empty() == f->replay.empty()) throw CLI::ValidationError("TARGET", f->targets.empty() ? "is required (or --replay)" : "goes without --replay");
+        run(*f, c);
+    });
 }
 
 }  // namespace opwright::cli

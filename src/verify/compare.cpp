@@ -51,7 +51,7 @@ Verdict judge(int64_t r, double e, int64_t g, DType t) {
 }
 
 std::string text(const Tensor& t, int64_t i) {
-    if (is_float(t.dtype())) return fmt::format("{:.9g}", t.get(i));
+    if (is_float(t.dtype())) return std::isnan(t.get(i)) ? "nan" : fmt::format("{:.9g}", t.get(i));
     if (t.dtype() == DType::U64) return std::to_string(static_cast<uint64_t>(t.get_int(i)));
     return std::to_string(t.get_int(i));
 }

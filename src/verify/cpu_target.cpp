@@ -4,6 +4,7 @@
 
 #include "math/localise.h"
 #include "runtime/thread_pool.h"
+#include "target/widths.h"
 
 namespace opwright::verify {
 
@@ -14,8 +15,8 @@ Compile cpu_target(const target::cpu::Options& o, runtime::ThreadPool& pool) {
                                            .constant_inputs = std::vector<bool>(p.inputs.size())};
         auto kernels = target::cpu::compile(std::span(&request, 1), o);
         OPW_TRY(target::cpu::KernelRef kernel, std::move(kernels[0]));
-        return Compiled([local, kernel, &pool](const math::SymValues& sizes, const std::vector<Tensor>& inputs,
-                                               std::vector<Tensor>& outputs) -> Status {
+        const auto run = [local, kernel, &pool](const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                                                std::vector<Tensor>& outputs) -> Status {
             std::vector<int64_t> symbols;
             for (const math::Sym& s : local->values) {
                 const auto v = evaluate(s, sizes);
@@ -28,7 +29,8 @@ Compile cpu_target(const target::cpu::Options& o, runtime::ThreadPool& pool) {
             for (Tensor& t : outputs) out.push_back(t.data());
             Tensor workspace(DType::U8, {std::max<int64_t>(kernel->workspace_bytes(symbols), 1)});
             return kernel->run({in, out, symbols, workspace.data()}, pool);
-        });
+        };
+        return Compiled(run, target::cpu_widths(local->program, o));
     };
 }
 

@@ -10,35 +10,9 @@ namespace opwright::verify {
 using namespace math;
 namespace {
 
-std::string text(const lang::Attribute& a) {
-    const auto list = [](const auto& v, auto each) {
-        std::string r;
-        for (const auto& x : v) r += (r.empty() ? "" : ", ") + each(x);
-        return "[" + r + "]";
-    };
-    const auto quoted = [](const std::string& s) { return '"' + s + '"'; };
-    struct Visitor {
-        decltype(list)& list_;
-        decltype(quoted)& quoted_;
-        std::string operator()(const Sym& s) const { return s.str(); }
-        std::string operator()(double v) const { return fmt::format("{}", v); }
-        std::string operator()(bool v) const { return v ? "true" : "false"; }
-        std::string operator()(const std::string& s) const { return quoted_(s); }
-        std::string operator()(DType t) const { return std::string(opwright::name(t)); }
-        std::string operator()(const std::vector<Sym>& v) const {
-            return list_(v, [](const Sym& s) { return s.str(); });
-        }
-        std::string operator()(const std::vector<double>& v) const {
-            return list_(v, [](double d) { return fmt::format("{}", d); });
-        }
-        std::string operator()(const std::vector<std::string>& v) const { return list_(v, quoted_); }
-    };
-    return std::visit(Visitor{list, quoted}, a);
-}
-
 class OperatorCheck {
 public:
-    OperatorCheck(const lang::Library& l, const std::string& op, const Compile& target, const OperatorOptions& o)
+    OperatorCheck(const lang::Library& l, const std::string& op, const CompileFor& target, const OperatorOptions& o)
         : library_(l), op_(op), target_(target), options_(o) {
         report_.name = op;
     }
@@ -57,16 +31,19 @@ public:
                 fail(one_line(p.error()));
                 return std::move(report_);
             }
-            Report r = check_program(*p, target_, options_.check);
+            Report r = check_program(*p, target_({}), options_.check);
             for (TensorId t : p->inputs) r.types.emplace_back(opwright::name(p->tensors[t].dtype));
+            come_from(r, {op_, {}, {}, true});
             report_.add(r);
             return std::move(report_);
         }
         bool first = true;
         for (const lang::Example& e : *examples) {
             const std::optional<DType> from = type_to_replace(e);
-            variant(e, from.value_or(DType::F32), from.value_or(DType::F32), first);
+            const bool replaced = options_.only && from && is_float(*from);
+            variant(e, from.value_or(DType::F32), replaced ? *options_.only : from.value_or(DType::F32), first);
             first = false;
+            if (replaced) continue;
             if (!from) continue;
             for (DType to : is_float(*from) ? options_.types : options_.integer_types)
                 if (to != *from && fits(e, *from, to)) variant(e, *from, to, false);
@@ -107,6 +84,7 @@ private:
     // The example with one type in place of another: once as it stands, once with symbols for its extents.
     void variant(const lang::Example& example, DType from, DType to, bool full) {
         const bool as_stated = from == to;
+        const Compile target = target_(example);
         std::vector<lang::Argument> fixed = example.arguments;
         std::vector<std::optional<Range>> ranges;
         for (size_t i = 0; i < fixed.size(); ++i) {
@@ -129,7 +107,7 @@ private:
             thin(o.patterns);
         }
         o.sizes.seed = o.seed + static_cast<uint64_t>(to);
-        take(check_program(*p, target_, o, {}, ranges), example, to);
+        take(check_program(*p, target, o, {}, ranges), example, fixed, to);
 
         SymValues base;
         std::vector<lang::Argument> open = fixed;
@@ -142,7 +120,7 @@ private:
                 }
         if (base.empty()) return;
         const auto q = library_.elaborate(op_, open, example.attributes);
-        if (q.ok()) return take(check_program(*q, target_, o, base, ranges), example, to);
+        if (q.ok()) return take(check_program(*q, target, o, base, ranges), example, open, to);
         // The declaration needs numbers here: a Program for each size.
         Program names;
         for (auto& [n, v] : base) names.add_var(n, Sym::symbol(n));
@@ -159,7 +137,7 @@ private:
             }
             CheckOptions one = o;
             thin(one.patterns);
-            take(check_program(*program, target_, one, {}, ranges), example, to);
+            take(check_program(*program, target, one, {}, ranges), example, at, to);
         }
     }
 
@@ -171,21 +149,26 @@ private:
         patterns = std::move(kept);
     }
 
-    void take(Report r, const lang::Example& e, DType t) {
-        const std::string settings = [&] {
-            std::string s;
-            for (auto& [n, a] : e.attributes) s += fmt::format("{}{} = {}", s.empty() ? "; " : ", ", n, text(a));
-            return s;
-        }();
+    static void come_from(Report& r, Origin o) {
+        if (!r.failure) return;
+        Failure f = *r.failure;
+        f.origin = std::move(o);
+        f.report.arguments = r.smallest_failure->arguments;
+        r.failure = std::make_shared<const Failure>(std::move(f));
+    }
+
+    void take(Report r, const lang::Example& e, const std::vector<lang::Argument>& arguments, DType t) {
+        const std::string settings = e.attributes.empty() ? "" : "; " + attributes_text(e.attributes);
         if (r.smallest_failure) r.smallest_failure->arguments += settings;
         for (CaseReport& c : r.failures) c.arguments += settings;
+        come_from(r, {op_, arguments, e.attributes, false});
         if (r.cases) r.types.emplace_back(opwright::name(t));
         report_.add(r);
     }
 
     const lang::Library& library_;
     const std::string& op_;
-    const Compile& target_;
+    const CompileFor& target_;
     const OperatorOptions& options_;
     Report report_;
     size_t turn_ = 0;
@@ -193,6 +176,10 @@ private:
 }  // namespace
 
 Report check_operator(const lang::Library& library, const std::string& op, const Compile& target,
+                      const OperatorOptions& o) {
+    return check_operator(library, op, CompileFor([&](const lang::Example&) { return target; }), o);
+}
+Report check_operator(const lang::Library& library, const std::string& op, const CompileFor& target,
                       const OperatorOptions& o) {
     return OperatorCheck(library, op, target, o).run();
 }

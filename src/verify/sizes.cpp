@@ -71,6 +71,13 @@ std::vector<int64_t> edge_extents(const std::vector<int64_t>& tiles) {
     return {r.begin(), r.end()};
 }
 
+std::vector<int64_t> usable_widths(std::vector<int64_t> widths) {
+    std::set<int64_t> r(widths.begin(), widths.end());
+    std::erase_if(r, [](int64_t w) { return w < 2; });
+    if (r.empty()) return kUsualWidths;
+    return {r.begin(), r.end()};
+}
+
 int64_t work_of(const Program& p, const SymValues& values) { return Chooser(p, {}).work(values); }
 
 std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const SizeOptions& o,
@@ -84,10 +91,26 @@ std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const
     chooser.add(start);
     if (names.empty()) return chooser.take();
 
-    const std::vector<int64_t> extents = edge_extents(o.tiles);
+    const std::vector<int64_t>& tiles = o.tiles.empty() ? kUsualWidths : o.tiles;
+    const std::vector<int64_t> extents = edge_extents(tiles);
     const auto with = [&](const std::string& n, int64_t e) {
         SymValues v = start;
         v[n] = e;
+        if (chooser.work(v) > o.max_work)
+            for (const std::string& other : names)
+                if (other != n) v[other] = 1;
+        return v;
+    };
+    // Huge but thin: beyond every tile, and as much as the work allows.
+    const auto thin = [&](const std::string& n) {
+        SymValues v = start;
+        for (const std::string& other : names) v[other] = 1;
+        for (int64_t e = 2; e <= o.max_work; e *= 2) {
+            SymValues wider = v;
+            wider[n] = e + 1;
+            if (chooser.work(wider) > o.max_work / 2) break;
+            v = wider;
+        }
         return v;
     };
     // The symbols take turns, so that a limit on the count does not favour the first; the last is innermost, mostly.
@@ -100,11 +123,12 @@ std::vector<SymValues> edge_sizes(const Program& p, const SymValues& base, const
     size_t budget = std::max<size_t>(o.count * 2 / 3, 2);
     for (auto& [n, e] : turns)
         if (budget && chooser.add(with(n, e))) --budget;
-    for (int64_t e : {int64_t{1}, o.tiles.empty() ? int64_t{5} : o.tiles[0] + 1}) {
+    for (int64_t e : {int64_t{1}, tiles[0] + 1}) {
         SymValues v = start;
         for (const std::string& n : names) v[n] = e;
         chooser.add(v);
     }
+    for (const std::string& n : names) chooser.add(thin(n));
     for (int tries = 0; tries < 400 && !chooser.full(); ++tries) {
         SymValues v = start;
         for (const std::string& n : names) v[n] = extents[random() % extents.size()];

@@ -1,8 +1,8 @@
 #include "verify/source_target.h"
 
-#include "math/folded_reads.h"
 #include "math/inline.h"
 #include "math/unit_dims.h"
+#include "target/widths.h"
 
 namespace opwright::verify {
 
@@ -17,9 +17,9 @@ Compile source_target(const target::Target& t, target::EmitOptions o) {
             return why;
         }
         const std::shared_ptr<target::Runnable> kernel = std::move(*built);
-        return Compiled(
-            [program, kernel](const math::SymValues& sizes, const std::vector<Tensor>& inputs,
-                              std::vector<Tensor>& outputs) { return kernel->run(sizes, inputs, outputs); });
+        return Compiled([program, kernel](const math::SymValues& sizes, const std::vector<Tensor>& inputs,
+                                          std::vector<Tensor>& outputs) { return kernel->run(sizes, inputs, outputs); },
+                        target::widths(t, *program, o));
     };
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <functional>
+#include <set>
 
 #include "derive/bounded.h"
 #include "derive_test_util.h"
@@ -262,18 +263,38 @@ TEST(VerifyCheck, AnOutsideIndexMustBeReported) {
     EXPECT_TRUE(check_case(p, *loud, {{"n", 9}}, Pattern::Random, 1).passed());
 }
 
-TEST(VerifyCheck, TensorsAreAlignedToTheirElementsOnly) {
-    const Compile looks = [](const Program& p) -> Result<Compiled> {
-        return Compiled([&p](const SymValues& s, const std::vector<Tensor>& in, Outputs& out) -> Status {
-            for (const Tensor& t : in) EXPECT_EQ(reinterpret_cast<uintptr_t>(t.data()) % 64, size_of(t.dtype()));
-            for (const Tensor& t : out) EXPECT_EQ(reinterpret_cast<uintptr_t>(t.data()) % 64, size_of(t.dtype()));
-            return (*fake(nullptr)(p))(s, in, out);
-        });
+TEST(VerifyCheck, TensorsLieDenseAtEvenAndOddAddresses) {
+    for (DType t : {DType::F16, DType::F64}) {
+        std::set<uintptr_t> at;
+        const Compile looks = [&](const Program& p) -> Result<Compiled> {
+            return Compiled([&](const SymValues& s, const std::vector<Tensor>& in, Outputs& out) -> Status {
+                for (const Tensor& x : in) at.insert(reinterpret_cast<uintptr_t>(x.data()) % 64);
+                for (const Tensor& x : out) at.insert(reinterpret_cast<uintptr_t>(x.data()) % 64);
+                return (*fake(nullptr)(p))(s, in, out);
+            });
+        };
+        EXPECT_TRUE(
+            check_program(matmul(t), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random, Pattern::Ties}})
+                .passed());
+        EXPECT_EQ(at, (std::set<uintptr_t>{0, size_of(t)}));
+    }
+}
+
+TEST(VerifyCheck, SizesLieAroundTheWidthsThatTheKernelNames) {
+    std::set<int64_t> seen;
+    const Compile names = [&](const Program& p) -> Result<Compiled> {
+        return Compiled(
+            [&](const SymValues& s, const std::vector<Tensor>& in, Outputs& out) -> Status {
+                seen.insert(s.at("n"));
+                return (*fake(nullptr)(p))(s, in, out);
+            },
+            {1, 12, 12, 40});
     };
-    EXPECT_TRUE(
-        check_program(matmul(DType::F16), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
-    EXPECT_TRUE(
-        check_program(matmul(DType::F64), looks, {.sizes = {.count = 3}, .patterns = {Pattern::Random}}).passed());
+    const Report r = check_program(relu(), names, {});
+    EXPECT_TRUE(r.passed()) << r.str();
+    EXPECT_EQ(r.widths, (std::set<int64_t>{12, 40}));
+    for (int64_t n : {0, 1, 2, 3, 11, 12, 13, 17, 39, 40, 41, 43}) EXPECT_TRUE(seen.count(n)) << n;
+    EXPECT_GT(*seen.rbegin(), 100000);  // huge but thin
 }
 
 }  // namespace
