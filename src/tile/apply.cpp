@@ -88,6 +88,9 @@ private:
             if (e.lane == kNone) continue;
             const std::string lane =
                 fmt::format("{} can't run on lanes along {}", math_.tensors[q.lhs].name, math_.vars[e.lane].name);
+            if (e.lanes < 2)
+                return Diagnostic(fmt::format("{}: {} is no number of lanes.", lane, e.lanes), {},
+                                  "Leave the fields of its lane out for scalar code.");
             const Expr& rhs = math_.expr(q.rhs);
             if (e.lane_reduces) {
                 std::vector<ExprId> reduces;

@@ -76,6 +76,8 @@ TEST(ScheduleByHand, FaultsAreNamed) {
               "y can't run on lanes along m: a task covers 4 points of it.");
     EXPECT_EQ(error_of(row_sum(), equation(R"({"lane": "m", "lanes": 8, "folded": true})")),
               "y can't run on lanes along m with partial results: no reduction of a plain equation runs along it.");
+    EXPECT_EQ(error_of(row_sum(), equation(R"({"lane": "n", "lanes": 1, "folded": true})")),
+              "y can't run on lanes along n: 1 is no number of lanes.");
     EXPECT_EQ(error_of(matmul(), R"({"nests": [{"grid": [{"index": "m", "tile": 1}, {"index": "n", "tile": 1}],
                                      "contract": {"mr": 40, "nv": 4, "lanes": 4, "mt": 40, "nt": 16, "kc": 8}}]})")
                   .substr(0, 63),
