@@ -219,11 +219,8 @@ Variant Lowering::point_kernel(const Group& g, const std::string& name) {
                 });
             }
         };
-        if (g.grid.empty()) {
-            c_.code.line("if (blockIdx.x != 0 || threadIdx.x != 0) return;");
-            points();
-            return;
-        }
+        // A single point too: with a return of all other threads in its place, CUDA 13.0's compiler crashes on a loop in
+        // which one iteration alone does something.
         grid_stride(c_, "point", product_text(c_, g.grid), [&] {
             decompose(at, g.grid, "point", false);
             points();
