@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace opwright::tile {
 using namespace math;
@@ -256,9 +258,13 @@ private:
         const Stmt lanes{.kind = StmtKind::For, .var = lane_, .tile = tile_, .lane = true, .lanes = plan.lanes};
         const Stmt fill{.kind = StmtKind::Fill, .dst = acc, .op = x.reduce, .lanes = plan.lanes};
         const auto rows = [&](const Stmt& s) { return s.kind == StmtKind::For && s.var == x.vars[0] && !s.lane; };
-        const auto shared = std::find_if(out.begin(), out.end(), rows);
+        const auto last = std::find_if(out.rbegin(), out.rend(), rows);
+        const auto shared = last == out.rend() ? out.end() : std::prev(last.base());
         std::vector<Stmt>* at = nullptr;
-        if (shared != out.end() && shared_rows_ == std::pair{x.vars, plan.rows}) {
+        const std::vector<TensorId> reads = math_.reads(r);
+        const bool waits =
+            std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return after_rows_.count(t) > 0; });
+        if (shared != out.end() && !waits && shared_rows_ == std::pair{x.vars, plan.rows}) {
             at = &out.insert(shared, fill)[1].body;
             for (size_t v = 1; v < x.vars.size(); ++v) at = &at->front().body;
             at = &at->front().body;
@@ -272,7 +278,9 @@ private:
             at->push_back(lanes);
             at = &at->back().body;
             shared_rows_ = {x.vars, plan.rows};
+            after_rows_.clear();
         }
+        after_rows_.insert(math_.equations[index].lhs);
         const BufferId term = map(x.args[0], *at);
         const BufferId condition = x.args.size() > 1 ? map(x.args[1], *at) : kNoBuffer;
         at->push_back({.kind = StmtKind::Accumulate, .dst = acc, .a = term, .b = condition, .op = x.reduce});
@@ -362,6 +370,7 @@ private:
     int64_t tile_ = 1;
     std::vector<ExprId> placed_;
     std::pair<std::vector<VarId>, int> shared_rows_;  // of the loops that across_rows() made last
+    std::set<TensorId> after_rows_;                   // what is known only once they have ended
 };
 }  // namespace
 
