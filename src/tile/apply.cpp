@@ -121,6 +121,10 @@ private:
                         fmt::format("{} across rows: that wants one reduction over all points of a task, "
                                     "with lanes along the innermost index of the grid.",
                                     lane));
+                if (std::any_of(plan.grid_tile.begin(), plan.grid_tile.end() - 1, [](int64_t t) { return t != 1; }))
+                    return Diagnostic(
+                        fmt::format("{} across rows, while a task covers several points of an outer index.", lane), {},
+                        "Give every index of the grid but the innermost the tile 1.");
             }
             const std::vector<VarId> free = q.update == Update::Set ? q.vars : schedule::independent_vars(math_, q);
             if (!has(free, e.lane) || (rhs.kind == ExprKind::Scan && rhs.vars[0] == e.lane))

@@ -14,7 +14,7 @@ TEST(VerifyCross, WaysOfRunningAgree) {
     o.max_work = 1 << 12;
     o.schedules = 24;
     o.targets = {"c"};
-    for (const char* op : {"softmax", "matmul", "relu", "add"}) {
+    for (const char* op : {"softmax", "matmul", "reduce_sum", "relu", "add"}) {
         const auto lines = cross_check(lang::Library::standard(), op, o);
         ASSERT_TRUE(lines.ok()) << op << ": " << lines.error().message;
         std::set<std::string> names;
