@@ -67,6 +67,11 @@ void run(const VerifyFlags& f, Context& c) {
     }
     for (const std::string& target : f.targets) {
         std::string text;
+        if (target == kRandom) {
+            auto r = verify_random(f, text);
+            show(std::move(r), text);
+            continue;
+        }
         const auto examine = !is_model(target) ? verify_operators : !f.against.empty() ? verify_models : !f.kernel.empty() ? verify_kernel : verify_model;
         auto r = examine(target, f, text);
         show(std::move(r), text);
@@ -78,13 +83,14 @@ void run(const VerifyFlags& f, Context& c) {
 void add_verify(CLI::App& app, Context& c) {
     auto f = std::make_shared<VerifyFlags>();
     CLI::App* a = app.add_subcommand("verify", "Compare compiled kernels with the reference in 64-bit arithmetic");
-    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them), or models (.onnx)");
+    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them; \"random\": operators made from seeds), or models (.onnx)");
     a->add_option("--op", f->op, "only this operator of the file");
     f->on.add(*a);
     a->add_option("--against", f->against, "somebody else's kernel in place of ours: kernel.py:function (NumPy, PyTorch, Triton) or lib.so:symbol (C); of a model, another model, or onnxruntime");
     a->add_option("--time-limit", f->time_limit, "seconds that one call of such a kernel may take")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
     a->add_flag("--cross", f->cross, "also compare ways of running that must agree: threads, fusion, vector units, schedules, cache, targets");
     a->add_option("--kernel", f->kernel, "of a model: only the kernel of this name, at sizes and values of its own as an operator gets them");
+    a->add_option("--count", f->count, "how many random operators, from --seed on")->capture_default_str();
     a->add_option("--save", f->save, "file for the smallest failing case, which --replay runs again (default: OPERATOR.replay.json; files are never overwritten)");
     a->add_option("--replay", f->replay, "run the case of such a file again");
     a->add_option("--type", f->data.type, "only this float type, in place of all that the declaration allows")
@@ -99,6 +105,7 @@ void add_verify(CLI::App& app, Context& c) {
               "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv\n"
               "  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64\n"
               "  opwright verify examples/verify/softmax.op --against examples/verify/softmax_numpy.py:softmax\n"
+              "  opwright verify random --count 1000 --seed 7\n"
               "  opwright verify --replay softmax.replay.json");
     a->callback([f, &c] {
         if (f->targets.empty() == f->replay.empty()) throw CLI::ValidationError("TARGET", f->targets.empty() ? "is required (or --replay)" : "goes without --replay");

@@ -14,6 +14,7 @@ struct VerifyFlags {
     std::string op, against, replay, save, kernel;
     TargetFlags on;
     double time_limit = 30;
+    uint64_t count = 100;  // of random operators
     bool cross = false, json = false;
     DataFlags data;
     ExecutionFlags execution;
@@ -43,6 +44,9 @@ nlohmann::json report_failure(const verify::Failure& x, const UnderTest& u, cons
 Result<nlohmann::json> verify_kernel(const std::string& path, const VerifyFlags& f, std::string& text);
 // A model, --against another one or another engine.
 Result<nlohmann::json> verify_models(const std::string& path, const VerifyFlags& f, std::string& text);
+// In place of a declaration: operators made from seeds.
+inline constexpr const char* kRandom = "random";
+Result<nlohmann::json> verify_random(const VerifyFlags& f, std::string& text);
 // --replay.
 Result<nlohmann::json> verify_replay(const VerifyFlags& f, std::string& text);
 

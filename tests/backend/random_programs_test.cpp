@@ -17,6 +17,7 @@
 #include "target/cuda/compiler.h"
 #include "target/cuda/launch.h"
 #include "verify/cpu_target.h"
+#include "verify/random_check.h"
 #include "verify/random_program.h"
 #include "verify/source_target.h"
 
@@ -28,27 +29,6 @@ uint64_t asked(const char* variable, uint64_t otherwise) {
     return s ? std::strtoull(s, nullptr, 10) : otherwise;
 }
 uint64_t first_seed() { return asked("OPWRIGHT_RANDOM_SEED", 1); }
-
-CheckOptions options(uint64_t seed) {
-    CheckOptions o;
-    o.seed = seed;
-    o.sizes.seed = seed;
-    o.sizes.count = 3;
-    o.sizes.max_work = 1 << 14;
-    constexpr Pattern more[] = {Pattern::Nan, Pattern::Infinity, Pattern::Zeros, Pattern::Ties, Pattern::Extremes};
-    o.patterns = {Pattern::Random, more[seed % std::size(more)]};
-    return o;
-}
-// Sizes to start from: different ones each time, one of them larger than a vector.
-math::SymValues base(uint64_t seed) {
-    return {{"m", static_cast<int64_t>(1 + seed * 7 % 23)}, {"n", static_cast<int64_t>(1 + seed * 13 % 41)}};
-}
-
-// The declaration, or the equations where there is none.
-std::string described(const math::Program& p) {
-    const auto text = lang::declaration(p);
-    return text.ok() ? *text : p.print();
-}
 
 TEST(RandomPrograms, AreWellFormedAndReadBackAsDeclarations) {
     int printed = 0;
@@ -72,23 +52,12 @@ TEST(RandomPrograms, AreWellFormedAndReadBackAsDeclarations) {
     EXPECT_GT(printed, 950);
 }
 
-using Make = std::function<std::optional<math::Program>(uint64_t seed)>;
-
-// Random operators from first_seed() on through `target`; `count` of them unless asked for more.
-Report check_all(const Compile& target, uint64_t count, const Make& make = random_program) {
-    Report all;
-    all.name = "random operators";
-    int failed = 0;
-    for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", count) && failed < 10; ++seed) {
-        const std::optional<math::Program> p = make(seed);
-        if (!p) continue;
-        const Report r = check_program(*p, target, options(seed), base(seed));
-        all.add(r);
-        if (r.failed == 0) continue;
-        ++failed;
-        ADD_FAILURE() << "seed " << seed << ": " << r.str() << "\n" << described(*p);
-    }
-    return all;
+// Those from first_seed() on through `target`; `count` of them unless asked for more.
+Report check_all(const Compile& target, uint64_t count, const MakeProgram& make = random_program) {
+    const RandomReport r = check_random(target, first_seed(), asked("OPWRIGHT_RANDOM", count), 10, make);
+    for (const RandomFailure& f : r.failures)
+        ADD_FAILURE() << "seed " << f.seed << ": " << f.report.str() << "\n" << f.declaration;
+    return r.all;
 }
 
 void expect_run(const Report& r) {
@@ -141,7 +110,7 @@ TEST(RandomPrograms, RunAsCudaKernels) {
     EmulatedCuda cuda;
     const Compile recorder = cuda.recorder();
     for (uint64_t seed = first_seed(); seed < first_seed() + asked("OPWRIGHT_RANDOM", 200); ++seed)
-        check_program(random_program(seed), recorder, options(seed), base(seed));
+        check_program(random_program(seed), recorder, random_options(seed), random_base(seed));
     const Status built = cuda.build();
     ASSERT_TRUE(built.ok()) << render(built.error());
     const Report r = check_all(cuda.target(), 200);
