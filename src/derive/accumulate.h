@@ -25,6 +25,11 @@ public:
         rise_ += high > 0 ? high : 0;
         whole_ &= (x.v + 0x1.8p52) - 0x1.8p52 == x.v;
     }
+    // A term that may or may not count, at most so large: where it does, it is rounded like the others.
+    void add_doubtful(double reach) {
+        add({0, reach});
+        abs_ += reach;
+    }
     // A term that may be infinite, NaN or without a bound.
     void add_wild(Bounded x);
     void merge(const SumAccumulator& o);

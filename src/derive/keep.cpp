@@ -136,7 +136,7 @@ public:
             k.given = !near[2 * t + 1];
             const double elements = std::max(1.0, value(product(p_.tensors[t].shape)));
             k.reason =
-                fmt::format("{} {:.2g} ns an element, computing {}{:.2g}", k.output ? "reading" : "writing and reading",
+                fmt::format("{} {:.2g} ns an element, computing {}{:.2g}", k.output ? "reading" : "keeping",
                             load(t) / elements, k.given ? "it from what it reads " : "", compute(t) / elements);
             kept.push_back(std::move(k));
         }

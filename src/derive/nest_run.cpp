@@ -478,7 +478,7 @@ private:
         void old(const Store& t, int64_t k) { a.add_wild({t.v[k], t.bound(k)}); }
         void maybe(const Register& r, int64_t l) {
             const double e = std::fabs(r.v[l]) + r.e[l];
-            a.add_wild({0, std::isnan(e) ? std::numeric_limits<double>::infinity() : e});
+            a.add_doubtful(std::isnan(e) ? std::numeric_limits<double>::infinity() : e);
         }
         void merge(const Sums& o) { a.merge(o.a); }
         Bounded result(double n, ReduceOp, const Rounding& c) const { return a.result(n, c); }

@@ -284,6 +284,7 @@ bool Importer::import_node(const pb::NodeProto& n, Scope& scope) {
                                 " nodes once its functions are inlined.");
         return false;
     }
+    if (n.output().empty()) return malformed("its node '" + n.name() + "' (" + n.op_type() + ") has no outputs");
     ResolvedNode node;
     if (!resolve(n, scope, node)) return false;
     const bool failed_input =
