@@ -152,17 +152,19 @@ Report check_on(const std::string& target, const math::Program& right, const mat
     EXPECT_TRUE(t.ok());
     return check_mutant(right, wrong, source_target(**t, {.schedule = {}, .arch = {}, .sizes = {}, .edit = edit}));
 }
-bool runs(const std::string& target) {
-    if (target == "cpu" || target == "cuda") return true;  // the latter emulated
+// Why nothing of a target can be run here; empty where it can.
+std::string cannot_run(const std::string& target) {
+    if (target == "cpu" || target == "cuda") return "";  // the latter emulated
     const auto t = target::find_target(target);
-    return t.ok() && (*t)->cannot_run().empty();
+    return t.ok() ? (*t)->cannot_run() : t.error().message;
 }
 
 class Mutation : public testing::TestWithParam<const char*> {};
 
 TEST_P(Mutation, OfEveryKindIsCaught) {
     const std::string target = GetParam();
-    if (!runs(target)) GTEST_SKIP() << "target " << target << " can't run here";
+    if (const std::string why = cannot_run(target); !why.empty())
+        GTEST_SKIP() << "target " << target << " can't run here: " << why;
     int planted = 0;
     std::set<std::string> sound;  // declarations that pass as they stand
     for (const Fault& f : faults()) {
