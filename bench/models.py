@@ -3,17 +3,20 @@
 
     .venv/bin/python bench/models.py [--json] [--threads N] [--seconds S] [NAME...]
 
-NAME is one of magika-1, magika-32, det, rec, cls; all of them without a name. The models are those that the magika and
-rapidocr packages bring. Inputs are seeded random values, never zeros.
+NAME is one of magika-1, magika-32, det, rec, cls, resnet18, resnet50, mobilenetv2, minilm-1x128, minilm-8x128; all of them without
+a name. The first five are models that the magika and rapidocr packages bring; bench/exported_models.py exports the others,
+for which `scripts/setup.sh --bench` installs torch. Inputs are seeded random values, never zeros.
 """
 
 import argparse
 import importlib.util
 import json
+import math
 import sys
 import time
 from pathlib import Path
 
+import exported_models
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
@@ -24,18 +27,28 @@ def package_folder(name):
 
 
 def cases():
+    """Yields (name, a function that gives the model's path, inputs by name)."""
     rng = np.random.default_rng(7)
     magika = package_folder("magika") / "models/standard_v3_3/model.onnx"
     ocr = package_folder("rapidocr") / "models"
 
     def picture(*shape):
-        return rng.standard_normal(shape, dtype=np.float32)
+        return {"": rng.standard_normal(shape, dtype=np.float32)}
 
-    yield "magika-1", magika, rng.integers(0, 256, (1, 2048), dtype=np.int32)
-    yield "magika-32", magika, rng.integers(0, 256, (32, 2048), dtype=np.int32)
-    yield "det", ocr / "PP-OCRv6_det_small.onnx", picture(1, 3, 640, 640)
-    yield "rec", ocr / "PP-OCRv6_rec_small.onnx", picture(1, 3, 48, 320)
-    yield "cls", ocr / "ch_ppocr_mobile_v2.0_cls_mobile.onnx", picture(1, 3, 48, 192)
+    def text(batch, length):
+        ids = rng.integers(1000, 20000, (batch, length), dtype=np.int64)
+        return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+
+    yield "magika-1", lambda: magika, {"": rng.integers(0, 256, (1, 2048), dtype=np.int32)}
+    yield "magika-32", lambda: magika, {"": rng.integers(0, 256, (32, 2048), dtype=np.int32)}
+    yield "det", lambda: ocr / "PP-OCRv6_det_small.onnx", picture(1, 3, 640, 640)
+    yield "rec", lambda: ocr / "PP-OCRv6_rec_small.onnx", picture(1, 3, 48, 320)
+    yield "cls", lambda: ocr / "ch_ppocr_mobile_v2.0_cls_mobile.onnx", picture(1, 3, 48, 192)
+    yield "resnet18", lambda: exported_models.path_of("resnet18"), picture(1, 3, 224, 224)
+    yield "resnet50", lambda: exported_models.path_of("resnet50"), picture(1, 3, 224, 224)
+    yield "mobilenetv2", lambda: exported_models.path_of("mobilenetv2"), picture(1, 3, 224, 224)
+    yield "minilm-1x128", lambda: exported_models.path_of("minilm"), text(1, 128)
+    yield "minilm-8x128", lambda: exported_models.path_of("minilm"), text(8, 128)
 
 
 def onnxruntime_session(path, threads):
@@ -47,7 +60,7 @@ def onnxruntime_session(path, threads):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def measure(name, path, array, threads, seconds):
+def measure(name, path, inputs, threads, seconds):
     from opwright_session import Session
 
     start = time.perf_counter()
@@ -55,7 +68,7 @@ def measure(name, path, array, threads, seconds):
     theirs_start = time.perf_counter()
     theirs = onnxruntime_session(path, threads)
     theirs_ready = time.perf_counter()
-    feed = {theirs.get_inputs()[0].name: array}
+    feed = {n or theirs.get_inputs()[0].name: array for n, array in inputs.items()}
     first_start = time.perf_counter()
     got = ours.run(None, feed)[0]
     first_end = time.perf_counter()
@@ -74,7 +87,7 @@ def measure(name, path, array, threads, seconds):
     return {
         "name": name,
         "threads": threads,
-        "input": list(array.shape),
+        "input": [list(array.shape) for array in inputs.values()],
         "opwright_ms": best[0] * 1e3,
         "onnxruntime_ms": best[1] * 1e3,
         "speed_ratio": best[1] / best[0],
@@ -100,17 +113,20 @@ def main():
     rows = []
     if not args.json:
         print(f"Models, {args.threads} thread(s); ratio = time of ONNX Runtime / time of Opwright (above 1: Opwright is faster)")
-    for name, path, array in cases():
+    for name, path, inputs in cases():
         if args.names and name not in args.names:
             continue
-        row = measure(name, path, array, args.threads, args.seconds)
+        row = measure(name, path(), inputs, args.threads, args.seconds)
         rows.append(row)
         if not args.json:
             print(
-                f"  {name:<10} {row['opwright_ms']:9.2f} ms   ONNX Runtime {row['onnxruntime_ms']:9.2f} ms   "
+                f"  {name:<12} {row['opwright_ms']:9.2f} ms   ONNX Runtime {row['onnxruntime_ms']:9.2f} ms   "
                 f"ratio {row['speed_ratio']:.2f}   load {row['load_ms']:.0f} + {row['first_run_ms']:.0f} ms   "
-                f"difference {row['max_abs_difference']:.1e}"
+                f"difference {row['max_abs_difference']:.1e}",
+                flush=True,
             )
+    if not args.json and len(rows) > 1:
+        print(f"  geometric mean of the ratios {math.exp(sum(math.log(r['speed_ratio']) for r in rows) / len(rows)):.2f}")
     if args.json:
         print(json.dumps({"threads": args.threads, "rows": rows}, indent=1))
 

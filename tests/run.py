@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ TESTS = ROOT / "tests"
 SANITIZER_ARGUMENTS = (
     "-DCMAKE_CXX_COMPILER=clang++-19 -DOPWRIGHT_SANITIZE=address,undefined -DOPWRIGHT_FUZZ=ON -DOPWRIGHT_BENCH=OFF"
 )
+SHARDS_A_CORE = 6
 FUZZ_SECONDS = int(os.environ.get("OPWRIGHT_FUZZ_SECONDS", "60"))
 
 
@@ -80,33 +82,37 @@ def list_gtests(binary, pattern):
 
 
 def run_gtest(binary, pattern="*", environment=None):
-    """All tests of a GoogleTest program that match, in as many processes as there are cores."""
+    """All tests of a GoogleTest program that match, in as many processes at a time as there are cores.
+
+    Several shards a core, so that the last ones to end are short whichever of them holds the long tests.
+    """
     counts = Counts()
     if not binary.exists():
         counts.fail(f"{binary.relative_to(ROOT)} is missing: the build did not make it")
         return counts
     expected = list_gtests(binary, pattern)
-    shards = max(1, min(len(os.sched_getaffinity(0)), len(expected)))
+    cores = len(os.sched_getaffinity(0))
+    shards = max(1, min(SHARDS_A_CORE * cores, len(expected)))
     with tempfile.TemporaryDirectory() as folder:
-        running = []
-        for index in range(shards):
-            output = Path(folder) / f"{index}.txt"
-            report = Path(folder) / f"{index}.json"
-            process = subprocess.Popen(
-                [binary, f"--gtest_filter={pattern}", f"--gtest_output=json:{report}", "--gtest_color=no"],
-                stdin=subprocess.DEVNULL,
-                stdout=output.open("w"),
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-                env=os.environ
-                | (environment or {})
-                | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index)},
-            )
-            running.append((process, output, report))
+
+        def run_shard(index):
+            output, report = Path(folder) / f"{index}.txt", Path(folder) / f"{index}.json"
+            shard = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(index)}
+            with output.open("w") as log:
+                code = subprocess.run(
+                    [binary, f"--gtest_filter={pattern}", f"--gtest_output=json:{report}", "--gtest_color=no"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=ROOT,
+                    env=os.environ | (environment or {}) | shard,
+                ).returncode
+            return code, output.read_text(errors="replace"), report
+
         seen = set()
-        for process, output, report in running:
-            code = process.wait()
-            text = output.read_text(errors="replace")
+        with ThreadPoolExecutor(cores) as pool:
+            ended = list(pool.map(run_shard, range(shards)))
+        for code, text, report in ended:
             if report.exists():
                 for suite in json.loads(report.read_text())["testsuites"]:
                     for case in suite["testsuite"]:
