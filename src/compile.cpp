@@ -57,6 +57,11 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
             r.decisions = std::move(f.decisions);
             return std::move(f.graph);
         });
+    else  // what it would have done is told all the same
+        for (fuse::Decision& d : fuse::fuse(g, o.limits).decisions) {
+            if (d.taken) d.reason = "fusion is switched off", d.taken = false;
+            r.decisions.push_back(std::move(d));
+        }
 
     // Schedule, tile, loop and machine code, kernel by kernel (target/cpu), then what is constant in their inputs.
     auto built = runtime::Executable::build(std::move(g), o.execution, pool);

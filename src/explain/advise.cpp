@@ -9,17 +9,8 @@
 namespace opwright::explain {
 namespace {
 
-// The candidate that this row took part in, was refused, and would have saved most.
-const Candidate* refused(const Row& r, const Profile& p) {
-    const Candidate* best = nullptr;
-    for (const Candidate& c : p.candidates) {
-        if (c.taken || c.bytes <= 0) continue;
-        const bool mine = std::any_of(r.sources.begin(), r.sources.end(),
-                                      [&](const graph::SourceOp& s) { return s.name == c.producer || s.name == c.consumer; });
-        if (mine && (!best || c.bytes > best->bytes)) best = &c;
-    }
-    return best;
-}
+// Whether starting the kernel is most of its time.
+bool little_but_start(const Row& r) { return r.min_seconds < (r.bound() == Bound::Launch ? 4 : 2) * r.floor_launch; }
 
 std::string gain_text(double seconds, const Profile& p) {
     return fmt::format("{} ({} of the run)", time_text(std::max(0.0, seconds)), percent_text(p.min_seconds > 0 ? std::max(0.0, seconds) / p.min_seconds : 0));
@@ -42,6 +33,10 @@ std::string account(const Row& r) {
             case Cause::Packing: what = "packing factors (at least)"; break;
             case Cause::Subnormals: what = "subnormal numbers"; break;
             case Cause::Threads: what = "threads that wait"; break;
+            case Cause::Strides: what = "reads that are not side by side"; break;
+            case Cause::Scalar: what = "one element at a time, without vectors"; break;
+            case Cause::Conversion: what = fmt::format("bringing {} into another layout", bytes_text(r.bytes / 2)); break;
+            case Cause::Fusion:
             case Cause::Unknown: what = "not explained"; break;
         }
         s += fmt::format("{}{} {}", s.empty() ? "" : ", ", time_text(part.seconds), what);
@@ -57,8 +52,32 @@ std::string tile_text(const Evidence& e) {
     return "";
 }
 
-// What to do about the largest part that is not the row's floor.
-std::string next_step(const Row& r, const Profile& p, const Part& part) {
+// "x along n in steps of 16 elements" of the reads that waste most.
+std::string strides_text(const Evidence& e) {
+    const target::cpu::LoopFacts::Access* worst = nullptr;
+    double wanted = 0, fetched = 0;
+    for (const auto& loop : e.loops)
+        for (const auto& a : loop.strided) {
+            wanted += a.wanted, fetched += a.fetched;
+            if (!worst || a.fetched - a.wanted > worst->fetched - worst->wanted) worst = &a;
+        }
+    if (!worst) return "";
+    if (worst->data) return fmt::format("'{}' is read at places that are data, one element at a time", worst->tensor);
+    std::string s = fmt::format("'{}' is read in steps of {} elements along {}", worst->tensor, worst->step, worst->along);
+    if (fetched > 1.5 * wanted) s += fmt::format(", {} of cache lines for {} that are wanted", bytes_text(fetched), bytes_text(wanted));
+    return s;
+}
+
+std::string scalar_text(const Evidence& e) {
+    for (const auto& loop : e.loops)
+        if (loop.lanes == 1 && loop.widest > 1)
+            return fmt::format("'{}' is computed one element at a time, where vectors of this processor hold {}{}", loop.result, loop.widest,
+                               loop.scan ? ": each step needs the one before" : "");
+    return "";
+}
+
+// What to do about a part; empty: nothing that is known.
+std::string remedy(const Row& r, const Profile& p, const Part& part) {
     const Evidence& e = r.evidence;
     switch (part.cause) {
         case Cause::Functions:
@@ -76,19 +95,55 @@ std::string next_step(const Row& r, const Profile& p, const Part& part) {
         }
         case Cause::Memory: return "a 16-bit type, which halves what is moved";
         case Cause::Start: return "larger inputs (a batch), which use the start better";
+        case Cause::Strides: return "data that lie side by side in the order in which they are read: " + strides_text(e);
+        case Cause::Scalar: return "a schedule, or a form of the operator, that vectors can take: " + scalar_text(e);
+        case Cause::Conversion: return "neighbours that work in the same layout, so that nothing need be converted between them";
+        case Cause::Unknown: return "look at its loops (`opwright explain --level loop`) for what no figure here explains";
         case Cause::Arithmetic:
-        case Cause::Unknown: break;
+        case Cause::Fusion: break;
     }
-    return "look at its loops (`opwright explain --level loop`) for what no figure here explains";
+    return "";
 }
 }  // namespace
+
+std::vector<Change> changes(const Row& r, const Profile& p) {
+    std::vector<Change> list;
+    const double work = std::max(r.floor_memory, r.floor_arithmetic);
+    const bool small = little_but_start(r);  // all beyond its work would be shared with others
+    if (small) list.push_back({Cause::Start, std::max(0.0, r.min_seconds - work), remedy(r, p, {Cause::Start, 0})});
+    for (const Part& part : r.parts) {
+        if (part.cause == Cause::Arithmetic || part.cause == Cause::Start || part.seconds < 0.02 * r.min_seconds) continue;
+        if (small && part.cause != Cause::Conversion) continue;
+        // Half the bytes take half the time.
+        double seconds = part.cause == Cause::Memory ? part.seconds / 2 : part.seconds;
+        if (part.cause == Cause::Conversion) seconds = r.min_seconds;
+        list.push_back({part.cause, seconds, remedy(r, p, part)});
+    }
+    if (const Candidate* c = refused(r, p)) list.push_back({Cause::Fusion, fusion_gain(*c, p), fusion_hint(r, p)});
+    std::stable_sort(list.begin(), list.end(), [](const Change& a, const Change& b) { return a.seconds > b.seconds; });
+    return list;
+}
+
+const Candidate* refused(const Row& r, const Profile& p) {
+    const Candidate* best = nullptr;
+    for (const Candidate& c : p.candidates) {
+        if (c.taken || c.bytes <= 0) continue;
+        const bool mine = std::any_of(r.sources.begin(), r.sources.end(),
+                                      [&](const graph::SourceOp& s) { return s.name == c.producer || s.name == c.consumer; });
+        if (mine && (!best || c.bytes > best->bytes)) best = &c;
+    }
+    return best;
+}
+
+double fusion_gain(const Candidate& c, const Profile& p) {
+    const double bandwidth = p.machine.bandwidth(c.bytes);
+    return (bandwidth > 0 ? c.bytes / bandwidth : 0) + p.machine.dispatch_seconds;
+}
 
 std::string fusion_hint(const Row& r, const Profile& p) {
     const Candidate* c = refused(r, p);
     if (!c) return "";
-    const double bandwidth = p.machine.bandwidth(c->bytes);
-    const double gain = bandwidth > 0 ? c->bytes / bandwidth : 0;
-    return fmt::format("fusing {} into {} would save {}, about {}, but {}", c->producer, c->consumer, bytes_text(c->bytes), time_text(gain), c->reason);
+    return fmt::format("fusing {} into {} would save {}, about {}, but {}", c->producer, c->consumer, bytes_text(c->bytes), time_text(fusion_gain(*c, p)), c->reason);
 }
 
 std::string advise(const Row& r, const Profile& p) {
@@ -100,7 +155,7 @@ std::string advise(const Row& r, const Profile& p) {
     if (r.seconds > 1.3 * t)
         unsteady = fmt::format(" Its median run took {}: other processes or the clock, not the kernel; {} is the least of {} runs.", time_text(r.seconds), time_text(t), p.repeats);
 
-    if (r.bound() == Bound::Launch || t < 2 * r.floor_launch) {
+    if (little_but_start(r)) {
         std::string s = fmt::format("Takes {} for work of {}: starting a kernel on {} thread{} costs {}, which is most of it.", time_text(t),
                                     time_text(std::max(r.floor_memory, r.floor_arithmetic)), m.threads, m.threads == 1 ? "" : "s", time_text(r.floor_launch));
         return s + (hint.empty() ? " Nothing is left to fuse it with; larger inputs (a batch) use the start better." : fmt::format(" Next: {}.", hint)) + unsteady;
@@ -116,6 +171,10 @@ std::string advise(const Row& r, const Profile& p) {
                            count_text(r.flops()), count_text(rate), percent_text(r.of_floor()), count_text(m.flops_f32), gain_text(gain, p)) +
                unsteady;
 
+    if (r.evidence.conversion)
+        return fmt::format("Computes nothing: takes {} to bring {} into another layout. Next: {}; at most {} to gain.", time_text(t), bytes_text(r.bytes / 2),
+                           remedy(r, p, {Cause::Conversion, t}), gain_text(t, p)) +
+               unsteady;
     // Far from the floor: the parts of its time by their evidence, and the largest of those that could go away.
     const Part* largest = nullptr;
     for (const Part& part : r.parts)
@@ -125,7 +184,7 @@ std::string advise(const Row& r, const Profile& p) {
     if (r.terms > 0 && r.terms < 32 && r.contraction) s += fmt::format(" Each result sums only {} terms, so that loading and storing outweigh the arithmetic.", count_text(r.terms));
     if (const std::string tile = tile_text(r.evidence); !tile.empty()) s += fmt::format(" Its {}.", tile);
     else if (!r.schedule.empty()) s += fmt::format(" Schedule: {}.", r.schedule);
-    if (largest) s += fmt::format(" Next: {}; at most {} to gain.", next_step(r, p, *largest), gain_text(largest->seconds, p));
+    if (largest) s += fmt::format(" Next: {}; at most {} to gain.", remedy(r, p, *largest), gain_text(largest->seconds, p));
     if (!hint.empty()) s += fmt::format(" Apart from that, {}.", hint);
     return s + unsteady;
 }

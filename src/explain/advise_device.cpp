@@ -46,6 +46,26 @@ std::string from_geometry(const std::vector<LaunchFacts>& launches) {
 }
 }  // namespace
 
+std::vector<Change> changes_on_device(const Row& r, const Profile& p) {
+    std::vector<Change> list;
+    const double work = std::max(r.floor_memory, r.floor_arithmetic), beyond = std::max(0.0, r.min_seconds - r.floor());
+    if (r.evidence.launches.empty()) {
+        list.push_back({Cause::Threads, r.min_seconds, "a form of the operator that the device has a kernel for: the device waits while it runs on the cpu"});
+    } else if (r.min_seconds < 3 * r.floor_launch && work < 2 * r.floor_launch) {
+        list.push_back({Cause::Start, std::max(0.0, r.min_seconds - work), "larger inputs (a batch), which use the start better"});
+    } else if (r.evidence.conversion) {
+        list.push_back({Cause::Conversion, r.min_seconds, "neighbours that work in the same layout, so that nothing need be converted between them"});
+    } else {
+        const std::string cause = from_geometry(r.evidence.launches);
+        if (beyond > 0.02 * r.min_seconds)
+            list.push_back({Cause::Unknown, beyond, cause.empty() ? "`ncu --set full` for the bytes that it moves and what its threads wait for" : "likely because " + cause});
+        if (r.bound() == Bound::Memory) list.push_back({Cause::Memory, r.floor_memory / 2, "a 16-bit type, which halves what is moved"});
+    }
+    if (const Candidate* c = refused(r, p)) list.push_back({Cause::Fusion, fusion_gain(*c, p), fusion_hint(r, p)});
+    std::stable_sort(list.begin(), list.end(), [](const Change& a, const Change& b) { return a.seconds > b.seconds; });
+    return list;
+}
+
 std::string advise_on_device(const Row& r, const Profile& p) {
     const Machine& m = p.machine;
     const double t = r.min_seconds, work = std::max(r.floor_memory, r.floor_arithmetic);

@@ -4,6 +4,15 @@
 #include "explain/profile.h"
 
 namespace opwright::explain {
+namespace {
+
+// The loop that most iterations are spent in.
+const target::cpu::LoopFacts* busiest(const Evidence& e) {
+    const auto less = [](const auto& a, const auto& b) { return a.points < b.points; };
+    const auto it = std::max_element(e.loops.begin(), e.loops.end(), less);
+    return it == e.loops.end() ? nullptr : &*it;
+}
+}  // namespace
 
 std::vector<Part> attribute(const Row& r, const Profile& p) {
     const Machine& m = p.machine;
@@ -43,15 +52,35 @@ std::vector<Part> attribute(const Row& r, const Profile& p) {
         const double vectors = r.flops() / 2 / kLanes;
         subnormals = vectors * std::min(1.0, kLanes * e.subnormal / e.read) * m.assist_seconds / threads;
     }
-    const double memory = r.floor_memory, compute = arithmetic + padding / peak + functions + packing + subnormals;
+    if (e.conversion) {  // it computes nothing that anybody asked for
+        take(Cause::Conversion, left);
+        return parts;
+    }
+    // Cache lines of which only some elements are wanted.
+    double wasted = 0, fetched = 0;
+    for (const auto& loop : e.loops)
+        for (const auto& a : loop.strided) wasted += a.fetched - a.wanted, fetched += a.fetched;
+    const double bandwidth = m.bandwidth(r.bytes + wasted), strides = bandwidth > 0 ? wasted / bandwidth : 0;
+    const double memory = r.floor_memory + strides, compute = arithmetic + padding / peak + functions + packing + subnormals;
     if (memory >= compute) {
-        take(Cause::Memory, memory);  // the rest hides behind it
+        take(Cause::Memory, r.floor_memory);  // the rest hides behind it
+        take(Cause::Strides, strides);
     } else {
         take(Cause::Arithmetic, arithmetic);
         take(Cause::Padding, padding / peak);
         take(Cause::Functions, functions);
         take(Cause::Subnormals, subnormals);
         take(Cause::Packing, packing);
+    }
+    // What is left has a cause where the loop that most of the work is done in is seen to run otherwise than it could.
+    // Without a contraction, whose loops are of another kind.
+    const target::cpu::LoopFacts* loop = r.contraction ? nullptr : busiest(e);
+    if (loop && loop->lanes == 1 && loop->widest > 1) {
+        take(Cause::Scalar, left);
+    } else if (loop && !loop->strided.empty()) {
+        const auto known = std::find_if(parts.begin(), parts.end(), [](const Part& x) { return x.cause == Cause::Strides; });
+        if (known != parts.end()) known->seconds += left, left = 0;
+        else take(Cause::Strides, left);
     }
     if (left > 0) parts.push_back({Cause::Unknown, left});
     return parts;

@@ -82,6 +82,27 @@ Status count_subnormals(const runtime::Executable& e, std::span<const Tensor> in
 }  // namespace
 
 namespace {
+// y[i, j] = x[j, i] and the like: every element of x once, in another order, and nothing computed.
+bool converts_layout(const math::Program& p) {
+    if (p.inputs.size() != 1 || p.outputs.size() != 1 || p.equations.size() != 1) return false;
+    const math::Equation& q = p.equations[0];
+    const math::Expr* x = &p.expr(q.rhs);
+    if (q.update != math::Update::Set || x->kind != math::ExprKind::Load || x->ref != p.inputs[0]) return false;
+    std::vector<math::VarId> order, wanted;
+    const auto& shape = p.tensors[x->ref].shape;
+    for (size_t d = 0; d < shape.size(); ++d) {
+        if (shape[d].is(1)) continue;
+        const auto index = math::affine(p, x->args[d]);
+        if (!index || !index->is_plain_var()) return false;
+        const math::VarId v = index->terms[0].first;
+        if (!(p.vars[v].extent == shape[d])) return false;
+        order.push_back(v);
+    }
+    for (math::VarId v : q.vars)
+        if (!p.vars[v].extent.is(1)) wanted.push_back(v);
+    return order != wanted && std::is_permutation(order.begin(), order.end(), wanted.begin(), wanted.end());
+}
+
 // Operations per second that the machine does at most on the types that the node computes with.
 double peak(const Machine& m, const graph::Graph& g, const graph::Node& n, bool contraction) {
     if (!m.device) return m.flops_f32;
@@ -108,7 +129,8 @@ std::string_view name(Bound b) {
 }
 
 std::string_view name(Cause c) {
-    constexpr std::string_view names[] = {"start", "memory", "arithmetic", "padding", "functions", "packing", "subnormals", "threads", "not explained"};
+    constexpr std::string_view names[] = {"start", "memory", "arithmetic", "padding", "functions", "packing", "subnormals", "threads",
+                                           "strides", "no vectors", "layout conversion", "fusion", "not explained"};
     return names[static_cast<int>(c)];
 }
 
@@ -138,6 +160,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     p.warmup = std::max(1, o.warmup);
     p.repeats = std::max(1, o.repeats);
     OPW_TRY(p.memory, e.memory(shape_list));
+    p.symbols = symbols;
     for (const fuse::Decision& d : c.decisions) {
         p.candidates.push_back({d.producer, d.consumer, d.value, d.reason, d.taken, value(d.bytes, symbols)});
         if (d.taken) p.fused_bytes += p.candidates.back().bytes, ++p.fused;
@@ -149,6 +172,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         const graph::Node& n = g.nodes[t.node];
         const derive::Cost cost = derive::cost(n.program);
         Row r;
+        r.node = t.node;
         r.name = n.sources.empty() ? n.program.name : n.sources.back().name;
         r.type = n.sources.empty() ? n.program.name : types(n.sources);
         r.sources = n.sources;
@@ -164,12 +188,14 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         for (graph::ValueId v : n.outputs) r.results += value(math::product(g.values[v].shape), symbols);
         r.terms = longest_sum(n.program, symbols);
         r.contraction = fuse::summarise(n.program).contraction;
+        r.evidence.conversion = converts_layout(n.program);
         r.peak = peak(machine, g, n, r.contraction);
         if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
         r.evidence.launches = t.launches;
         if (const auto* k = e.kernel(t.node)) {
             r.schedule = k->schedule_summary();
             r.evidence.stages = k->stages(t.symbols);
+            r.evidence.loops = k->loops(t.symbols);
         }
         for (const auto& [f, count] : cost.by_function)
             r.evidence.functions.push_back({std::string(math::info(f).op.empty() ? math::info(f).name : math::info(f).op), value(count, symbols), 0});
@@ -190,6 +216,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     if (p.device) {
         for (size_t i : order) {
             p.rows[i].parts = attribute(p.rows[i], p);
+            p.rows[i].changes = changes_on_device(p.rows[i], p);
             p.rows[i].advice = advise_on_device(p.rows[i], p);
         }
         return p;
@@ -213,6 +240,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     }
     for (size_t i : order) {
         p.rows[i].parts = attribute(p.rows[i], p);
+        p.rows[i].changes = changes(p.rows[i], p);
         p.rows[i].advice = advise(p.rows[i], p);
     }
     return p;

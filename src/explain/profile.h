@@ -16,6 +16,8 @@ std::string_view name(Bound b);  // "launch", "memory", "arithmetic"
 // What is known of a row besides its floors: measured, counted or computed for its actual sizes.
 struct Evidence {
     std::vector<target::cpu::StageFacts> stages;
+    std::vector<target::cpu::LoopFacts> loops;
+    bool conversion = false;                 // moves every element of one tensor to the place of another layout
     struct Function {
         std::string name;
         double count = 0, seconds = 0;       // seconds one evaluation takes on one thread, measured apart
@@ -27,15 +29,22 @@ struct Evidence {
 };
 
 // A share of a row's time that has a cause, or has none that is known.
-enum class Cause : uint8_t { Start, Memory, Arithmetic, Padding, Functions, Packing, Subnormals, Threads, Unknown };
-std::string_view name(Cause c);  // "start", "memory", "arithmetic", "padding", ..., "not explained"
+enum class Cause : uint8_t { Start, Memory, Arithmetic, Padding, Functions, Packing, Subnormals, Threads, Strides, Scalar, Conversion, Fusion, Unknown };
+std::string_view name(Cause c);  // "start", "memory", ..., "strides", "no vectors", "layout conversion", "fusion", "not explained"
 struct Part {
     Cause cause;
     double seconds = 0;
 };
+// What could be done about a row, and the seconds that it would gain at most.
+struct Change {
+    Cause cause;
+    double seconds = 0;
+    std::string what;                        // no sentence: "larger inputs (a batch), which use the start better"
+};
 
 // One kernel: an operator of the model, or several that were fused. Times in seconds, sizes in bytes.
 struct Row {
+    graph::NodeId node = graph::kNone;       // of the executable's graph
     std::string name;                        // of its last source operator
     std::string type;                        // "Conv+Add+Relu"
     std::vector<graph::SourceOp> sources;
@@ -52,6 +61,7 @@ struct Row {
     std::string schedule;                    // how the kernel is scheduled, in words
     Evidence evidence;
     std::vector<Part> parts;                 // of min_seconds, which they add up to
+    std::vector<Change> changes;             // the one that gains most first
     std::string advice;                      // for the costliest rows: why it takes its time, and what to do next
 
     double flops() const { return simple + divide + special; }
@@ -79,6 +89,7 @@ struct Profile {
     Machine machine;
     int threads = 1, warmup = 0, repeats = 0;
     runtime::Executable::Memory memory;
+    math::SymValues symbols;                 // of the graph, at the sizes of the inputs
     std::vector<Candidate> candidates;
     double fused_bytes = 0;                  // traffic that the fusions taken save, at these sizes
     size_t fused = 0, source_operators = 0;
@@ -102,10 +113,19 @@ nlohmann::json to_json(const Profile& p);
 // Splits a row's least time by what its evidence accounts for; what is left is Cause::Unknown.
 std::vector<Part> attribute(const Row& r, const Profile& p);
 
+// What could be done about a row with parts: each part that could go away, and the fusion that was refused.
+std::vector<Change> changes(const Row& r, const Profile& p);
+// The same for a kernel on a device, from its launches.
+std::vector<Change> changes_on_device(const Row& r, const Profile& p);
+
 // Plain sentences: where this row's time goes, by its parts, what to do next, and what that would gain at most.
 std::string advise(const Row& r, const Profile& p);
 // The same for a kernel on a device: launch, waves, occupancy and spills in place of threads and tiles.
 std::string advise_on_device(const Row& r, const Profile& p);
+// The fusion that this row took part in, was refused, and would have saved most; nullptr: none.
+const Candidate* refused(const Row& r, const Profile& p);
+// Seconds that its traffic costs, and the start of the kernel that would not be.
+double fusion_gain(const Candidate& c, const Profile& p);
 // "fusing A into B would save 3 MB, about 20 us, but ..."; empty where nothing was refused that would save traffic.
 std::string fusion_hint(const Row& r, const Profile& p);
 

@@ -104,6 +104,8 @@ nlohmann::json to_json(const Profile& p) {
         }
         if (r.evidence.one_thread > 0) row["one_thread_ms"] = r.evidence.one_thread * 1e3;
         if (!r.advice.empty()) row["advice"] = r.advice;
+        for (const Change& c : r.changes)
+            row["changes"].push_back({{"cause", std::string(name(c.cause))}, {"gain_ms", c.seconds * 1e3}, {"what", c.what}});
         for (const target::device::LaunchFacts& l : r.evidence.launches)
             row["launches"].push_back({{"kernel", l.kernel}, {"blocks", l.blocks}, {"threads", l.threads}, {"registers", l.registers},
                                        {"spilled_bytes", l.spilled_bytes}, {"shared_bytes", l.shared_bytes},
@@ -112,12 +114,18 @@ nlohmann::json to_json(const Profile& p) {
     }
     for (const Candidate& c : p.candidates)
         fusion.push_back({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"bytes", c.bytes}, {"reason", c.reason}});
+    for (size_t i = 0; i < p.candidates.size(); ++i)
+        if (!p.candidates[i].taken) fusion[i]["gain_ms"] = fusion_gain(p.candidates[i], p) * 1e3;
+    json copies = json::array();
+    for (const Machine::Copy& c : p.machine.copies) copies.push_back({{"working_set", c.working_set}, {"bytes_per_second", c.bandwidth}});
     json r{{"name", p.name}, {"total_ms", p.seconds * 1e3}, {"min_ms", p.min_seconds * 1e3}, {"threads", p.threads}, {"warmup", p.warmup},
             {"repeats", p.repeats}, {"interruptions", p.interruptions},
-            {"machine", {{"processor", p.machine.processor}, {"level", p.machine.level}, {"copy_bytes_per_second", p.machine.copy_bandwidth()},
+            {"machine", {{"processor", p.machine.processor}, {"level", p.machine.level}, {"copy_bytes_per_second", p.machine.copy_bandwidth()}, {"copies", std::move(copies)},
+                         {"device", p.machine.device},
                          {"flops_f32", p.machine.flops_f32}, {"dispatch_ms", p.machine.dispatch_seconds * 1e3}, {"measured_at", p.machine.measured_at}}},
             {"memory", {{"arena", p.memory.arena}, {"lower_bound", p.memory.lower_bound}, {"constants", p.memory.constants}}},
-            {"operators", std::move(rows)}, {"fusion", std::move(fusion)}, {"fused_bytes", p.fused_bytes}};
+            {"operators", std::move(rows)}, {"fusion", std::move(fusion)}, {"fused_bytes", p.fused_bytes},
+            {"fused", p.fused}, {"source_operators", p.source_operators}};
     if (p.device) {
         r["machine"].update({{"flops_f64", p.machine.flops_f64}, {"flops_half", p.machine.flops_half}, {"matrix_unit", p.machine.matrix_unit}});
         r["device"] = {{"kernels_ms", p.device->kernels * 1e3}, {"launch_gaps_ms", p.launch_gaps() * 1e3},

@@ -16,6 +16,7 @@
 #include "schedule/siblings.h"
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
+#include "target/cpu/loop_facts.h"
 #include "target/cpu/lower.h"
 #include "tile/apply.h"
 
@@ -32,6 +33,8 @@ constexpr int64_t kStreamBytes = int64_t{16} << 20;
 // What equal programs share: machine code and how to call it.
 struct Code {
     schedule::Kernel kernel;
+    schedule::Schedule plan;
+    target::Machine machine;
     Lowered lowered;
     std::string schedule_text, schedule_json, tile_text, loop_text, llvm_text, asm_text, summary;
     ModuleRef module;
@@ -117,6 +120,11 @@ public:
         return {};
     }
     std::string schedule_summary() const override { return code_->summary; }
+    std::vector<LoopFacts> loops(std::span<const int64_t> symbols) const override {
+        SymValues named;
+        for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = symbols[i];
+        return loop_facts(code_->kernel, code_->plan, code_->machine, named);
+    }
     std::vector<StageFacts> stages(std::span<const int64_t> symbols) const override {
         SymValues named;
         for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = symbols[i];
@@ -295,6 +303,8 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
         plan = std::move(*own);
     }
     code->summary = plan.summary;
+    code->plan = plan;
+    code->machine = machine;
     if (request.keep_text) {
         code->schedule_text = schedule::print(plan, code->kernel);
         code->schedule_json = schedule::to_json(plan, code->kernel);

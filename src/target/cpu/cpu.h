@@ -50,6 +50,22 @@ struct StageFacts {
     std::optional<RegisterTile> tile;
 };
 
+// How the innermost loop of one equation runs over memory at given sizes.
+struct LoopFacts {
+    std::string result;          // the tensor that it writes
+    int lanes = 1, widest = 1;   // of its vectors, and of those that the processor has for such values
+    bool scan = false;           // each step needs the one before
+    double points = 0;           // iterations in all
+    // A read whose elements do not lie side by side along that loop.
+    struct Access {
+        std::string tensor, along;        // along: the loop's index
+        bool data = false;                // its place is data
+        int64_t step = 0;                 // elements from one iteration to the next
+        double wanted = 0, fetched = 0;   // bytes: distinct elements, and the cache lines that hold them
+    };
+    std::vector<Access> strided;
+};
+
 class Kernel {
 public:
     virtual ~Kernel() = default;
@@ -69,6 +85,8 @@ public:
     virtual std::string schedule_summary() const = 0;
     // The stages in order, at these values of the symbols; empty where the kernel has none (the reference).
     virtual std::vector<StageFacts> stages(std::span<const int64_t>) const { return {}; }
+    // The loops outside contractions, at these values of the symbols.
+    virtual std::vector<LoopFacts> loops(std::span<const int64_t>) const { return {}; }
 };
 using KernelRef = std::shared_ptr<Kernel>;
 
