@@ -2,6 +2,7 @@
 # Installs what is missing: Debian packages, and Python packages in .venv. Nothing is done twice.
 #   scripts/setup.sh           what ./demo and ./test need
 #   scripts/setup.sh --bench   also what bench/ compares with (several GB with some builds of torch)
+#   scripts/setup.sh --browser also the browser that ./test browser looks at pages with (110 MB)
 #   scripts/setup.sh --list    prints the Debian packages and their reasons
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -25,6 +26,8 @@ packages=(
     "libgmock-dev        the C++ tests"
     "clang-19            the fuzzers and the sanitizer build of the tests"
     "libclang-rt-19-dev  the fuzzers and the sanitizer build of the tests"
+    "node-d3             charts of the page of \`opwright profile --html\`, inside which it travels"
+    "node-prismjs        colours of code on that page, inside which it travels"
     "python3-venv        the Python side of ./demo and ./test"
     "ca-certificates     lets pip check whom it downloads from"
 )
@@ -33,8 +36,9 @@ bench=
 case ${1:-} in
     '') ;;
     --bench) bench=yes ;;
+    --browser) packages+=("chromium            looks at the pages that the tests make") ;;
     --list) printf '%s\n' "${packages[@]}"; exit ;;
-    *) fail "Unknown argument '$1'." "Call scripts/setup.sh, scripts/setup.sh --bench or scripts/setup.sh --list." ;;
+    *) fail "Unknown argument '$1'." "Call scripts/setup.sh, alone or with --bench, --browser or --list." ;;
 esac
 cd "$root"
 

@@ -333,6 +333,23 @@ def part_triton():
     return counts
 
 
+# ---- the page of `opwright profile --html` in a browser -------------------------------------------------------------
+
+
+def part_browser():
+    """tests/browser, for which the first call installs a browser where the system's packages have one."""
+    sys.path.insert(0, str(TESTS / "browser"))
+    import browser
+
+    system = Path("/etc/os-release").read_text() if Path("/etc/os-release").exists() else ""
+    if browser.find() is None and "ID=debian" in system:
+        if subprocess.run([ROOT / "scripts/setup.sh", "--browser"], stdin=subprocess.DEVNULL).returncode != 0:
+            counts = Counts()
+            counts.fail("scripts/setup.sh --browser")
+            return counts
+    return run_pytest(TESTS / "browser")
+
+
 PARTS = {
     "unit": lambda: run_gtest(BUILD / "opwright_tests", "-*OperatorsOnTriton*"),
     "triton": part_triton,
@@ -340,20 +357,21 @@ PARTS = {
     "docs": lambda: run_pytest(TESTS / "docs"),
     "e2e": lambda: run_pytest(TESTS / "e2e"),
     "onnx": lambda: run_pytest(TESTS / "onnx"),
+    "browser": part_browser,
     "gpu": lambda: run_pytest(TESTS / "gpu"),
     "fuzz": part_fuzz,
     "sanitize": part_sanitize,
 }
 
 # What runs without a name. The sanitizers build everything a second time, and are asked for by name; "gpu" needs one.
-DEFAULT = ["unit", "python", "docs", "e2e", "onnx", "fuzz"]
+DEFAULT = ["unit", "python", "docs", "e2e", "onnx", "browser", "fuzz"]
 
 
 def named(name):
     """Every C++ and Python test whose name holds `name`; a name with * or : is a GoogleTest filter."""
     counts = run_gtest(BUILD / "opwright_tests", name if re.search(r"[*?:]", name) else f"*{name}*")
     if re.fullmatch(r"[\w.\[\]-]+", name):
-        for folder in ("python", "docs", "e2e", "onnx"):
+        for folder in ("python", "docs", "e2e", "onnx", "browser"):
             if any((TESTS / folder).glob("test_*.py")):
                 counts.add(run_pytest(TESTS / folder, keyword=name))
     return counts

@@ -7,6 +7,9 @@
 #include "base/text.h"
 #include "cli/subject.h"
 #include "explain/profile.h"
+#include "explain/report.h"
+#include "explain/timeline.h"
+#include "io/file.h"
 #include "target/target.h"
 
 namespace opwright::cli {
@@ -20,15 +23,43 @@ struct Flags {
     explain::ProfileOptions options;
     size_t rows = 25;
     bool json = false, fresh = false;
+    std::string html, baseline, trace, schedule;
+};
+constexpr int kTracedRuns = 3;
+
+struct Measured {
+    explain::Profile profile;
+    std::shared_ptr<const Compiled> compiled;
+    std::optional<explain::Timeline> timeline;
+    std::shared_ptr<const lang::Library> library;  // of the operator; null for a model
 };
 
-Result<explain::Profile> measure(const Flags& f, std::vector<std::string>& notes) {
+Result<Measured> measure_compiled(const Flags& f, std::shared_ptr<const Compiled> c, std::span<const Tensor> inputs,
+                                  const explain::Machine& machine, runtime::ThreadPool& pool) {
+    explain::ProfileOptions options = f.options;
+    // On the page every kernel can be asked about.
+    if (!f.html.empty()) options.explained = static_cast<int>(c->executable->graph().nodes.size());
+    OPW_TRY(explain::Profile p, explain::profile(*c, inputs, machine, pool, options));
+    Measured m{std::move(p), std::move(c), {}, {}};
+    if (!f.trace.empty() && !m.profile.device) {
+        OPW_TRY(m.timeline, explain::timeline(*m.compiled->executable, inputs, pool, kTracedRuns));
+    }
+    return m;
+}
+
+Result<Measured> measure(const Flags& f, std::vector<std::string>& notes) {
     auto pool = f.execution.pool();
     // The engine that interprets is for checking; timing it says nothing about anything.
     if (f.execution.engine == "reference")
         return Diagnostic("The reference engine interprets; its times say nothing.").with_next("Profile without --engine reference.");
     CompileOptions options = f.execution.options();
     OPW_CHECK(f.on.apply(options));
+    // Texts are made by compiling.
+    if (!f.html.empty()) options.execution.keep_text = true, options.execution.cpu.cache = false;
+    if (!f.schedule.empty()) {
+        if (is_model(f.target)) return Diagnostic("--schedule is for one operator, and this is a model.").with_next("Profile the operator alone.");
+        OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
+    }
     target::device::Device* device = nullptr;
     if (const target::Target* on = options.execution.target) {
         OPW_TRY(device, on->device());
@@ -45,28 +76,59 @@ Result<explain::Profile> measure(const Flags& f, std::vector<std::string>& notes
         OPW_TRY(const auto arguments, model->arguments(*compiled, inputs));
         for (std::string& line : f.on.placement(*compiled)) notes.push_back(std::move(line));
         OPW_TRY(const explain::Machine machine, ceilings());
-        return explain::profile(*compiled, arguments, machine, *pool, f.options);
+        return measure_compiled(f, compiled, arguments, machine, *pool);
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
     OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options, pool));
     OPW_TRY(const auto version, call.op->version(call.inputs));
     OPW_TRY(const explain::Machine machine, ceilings());
-    return explain::profile(*version.compiled, version.arguments, machine, *pool, f.options);
+    OPW_TRY(Measured m, measure_compiled(f, version.compiled, version.arguments, machine, *pool));
+    m.library = op.first;
+    return m;
+}
+
+Status write_files(const Flags& f, const Measured& m, const nlohmann::json& profile, const std::optional<nlohmann::json>& baseline) {
+    if (!f.trace.empty()) {
+        const nlohmann::json trace = explain::trace_events(m.profile, m.timeline ? &*m.timeline : nullptr);
+        OPW_CHECK(io::write_file(f.trace, trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+    }
+    if (f.html.empty()) return ok_status();
+    explain::ReportOptions o;
+    if (f.on.target != "cpu") o.levels = {"schedule", "tile", f.on.target};
+    nlohmann::json data = explain::report_data(m.profile, profile, *m.compiled, m.library ? *m.library : lang::Library::standard(), o);
+    if (baseline) data["baseline"] = *baseline;
+    return io::write_file(f.html, explain::report_page(data));
+}
+
+Status run_checked(const Flags& f) {
+    std::optional<nlohmann::json> baseline;
+    if (!f.baseline.empty()) {
+        if (f.html.empty())
+            return Diagnostic("--baseline is shown on the page that --html writes.").with_next("Add --html FILE.html.");
+        OPW_TRY(baseline, explain::read_baseline(f.baseline));
+    }
+    std::vector<std::string> notes;
+    OPW_TRY(Measured m, measure(f, notes));
+    explain::Profile& p = m.profile;
+    if (p.name.empty()) p.name = f.target;
+    nlohmann::json j = explain::to_json(p);
+    j["target"] = f.target;
+    j["on"] = f.on.target;
+    j["notes"] = notes;
+    OPW_CHECK(write_files(f, m, j, baseline));
+    if (f.json) {
+        print_json(j);
+        return ok_status();
+    }
+    for (const std::string& n : notes) print(wrapped(n));
+    print(explain::to_text(p, f.rows));
+    for (const std::string& path : {f.html, f.trace})
+        if (!path.empty()) print(wrapped(fmt::format("written: {}", path)));
+    return ok_status();
 }
 
 void run(const Flags& f, Context& c) {
-    std::vector<std::string> notes;
-    auto p = measure(f, notes);
-    if (!p.ok()) return fail(c, p.error(), f.json);
-    if (p->name.empty()) p->name = f.target;
-    if (f.json) {
-        nlohmann::json j = explain::to_json(*p);
-        j["target"] = f.target;
-        j["notes"] = notes;
-        return print_json(j);
-    }
-    for (const std::string& n : notes) print(wrapped(n));
-    print(explain::to_text(*p, f.rows));
+    if (const Status s = run_checked(f); !s.ok()) fail(c, s.error(), f.json);
 }
 }  // namespace
 
@@ -83,8 +145,14 @@ void add_profile(CLI::App& app, Context& c) {
     a->add_option("--rows", f->rows, "rows of the table; 0 = all")->capture_default_str();
     a->add_flag("--fresh", f->fresh, "measure the machine's ceilings anew instead of taking them from the cache");
     a->add_flag("--json", f->json, "print JSON: total_ms of a warm run, a row an operator, the fusion log");
+    a->add_option("--schedule", f->schedule, "of an operator: use this schedule, which `explain --level schedule --json` prints");
+    a->add_option("--html", f->html, "write a page with charts, the operator graph and the kernels' code to this file");
+    a->add_option("--baseline", f->baseline, "with --html: a profile saved by --json that the page compares with");
+    a->add_option("--trace", f->trace, "write what every thread did in a few runs to this file, for https://ui.perfetto.dev");
     a->footer("Examples:\n  opwright profile model.onnx --size h=640,w=640 --threads 2\n  opwright profile model.onnx --input x=page.npy --json\n"
               "  opwright profile model.onnx --target cuda\n"
+              "  opwright profile model.onnx --json > before.json\n"
+              "  opwright profile model.onnx --html report.html --baseline before.json --trace trace.json\n"
               "  opwright profile examples/matmul_prelu.op --size m=512,n=512,k=512");
     a->callback([f, &c] { run(*f, c); });
 }

@@ -21,6 +21,7 @@ using target::device::Memory;
 
 namespace {
 constexpr size_t kSessions = 4;  // kept while nobody uses them
+constexpr int kTimelines = 3;    // runs whose steps are told one by one
 
 const std::string& name_of(const Node& n) { return n.sources.empty() ? n.program.name : n.sources.back().name; }
 
@@ -348,6 +349,7 @@ Result<Timing> DeviceRunner::measure(const std::shared_ptr<Plan>& plan, std::spa
     t.device->download = least(down);
     OPW_CHECK(time_steps(*s, pool, repeats, t));
     OPW_CHECK(time_replay(*s, repeats, *t.device));
+    OPW_CHECK(time_line(*s, pool, std::min(repeats, kTimelines), *t.device));
     OPW_CHECK(check_faults(*s));
     give_back(std::move(s));
     return t;
@@ -417,6 +419,31 @@ Status DeviceRunner::time_replay(Session& s, int repeats, DeviceTiming& t) {
     }
     t.replay_min = least(seconds);
     t.replay_median = median(seconds);
+    return ok_status();
+}
+
+// One event behind each step: what follows an event at once would wait for it, were there one on either side.
+Status DeviceRunner::time_line(Session& s, ThreadPool& pool, int runs, DeviceTiming& t) {
+    using Clock = std::chrono::steady_clock;
+    OPW_TRY(const auto start, s.stream->event());
+    std::vector<std::shared_ptr<target::device::Event>> after(s.launches.size());
+    for (auto& e : after) { OPW_TRY(e, s.stream->event()); }
+    for (int r = 0; r < runs; ++r) {
+        DeviceTiming::Run run;
+        OPW_CHECK(s.stream->wait(what_));
+        OPW_CHECK(s.stream->record(*start));
+        const auto begin = Clock::now();
+        for (size_t i = 0; i < s.launches.size(); ++i) {
+            OPW_CHECK(launch(s, i, pool));
+            OPW_CHECK(s.stream->record(*after[i]));
+            run.issued.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+        }
+        for (const auto& e : after) {
+            OPW_TRY(const double seconds, s.stream->seconds(*start, *e));
+            run.ended.push_back(seconds);
+        }
+        t.runs.push_back(std::move(run));
+    }
     return ok_status();
 }
 

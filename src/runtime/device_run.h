@@ -49,6 +49,7 @@ private:
     Status check_faults(Session& s);
     Status time_steps(Session& s, ThreadPool& pool, int repeats, Timing& t);
     Status time_replay(Session& s, int repeats, DeviceTiming& t);
+    Status time_line(Session& s, ThreadPool& pool, int runs, DeviceTiming& t);
 
     target::device::Device& device_;
     const graph::Graph& g_;

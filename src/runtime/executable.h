@@ -41,6 +41,12 @@ struct DeviceTiming {
     double replay_min = 0, replay_median = 0;  // of all launches as one graph; 0: see no_replay
     std::string no_replay;
     double upload = 0, download = 0;  // of inputs and outputs, by the host's clock; the least
+    // A few whole runs, step by step: seconds since the run's first event at which the step's kernels had ended on the
+    // device, and, by the host's clock, at which the host had handed them over.
+    struct Run {
+        std::vector<double> ended, issued;
+    };
+    std::vector<Run> runs;
 };
 struct Timing {
     // Of whole runs, measured without looking at the nodes. On a device: from the start of the first kernel to the end of

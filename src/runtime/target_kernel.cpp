@@ -52,7 +52,15 @@ public:
 
     bool pack_constants(std::span<const void* const>, ThreadPool&) override { return false; }
     const std::vector<bool>& packed() const override { return packed_; }
-    std::string text(const std::string&) const override { return ""; }
+    std::string text(const std::string& level) const override {
+        if (level == target_.name()) {
+            const auto e = target_.emit(p_, options_);
+            return e.ok() ? e->files.front().text : "";
+        }
+        if (level != "schedule" && level != "tile") return "";
+        const auto r = target_.level(p_, level, options_);
+        return r.ok() ? *r : "";
+    }
     std::string schedule_summary() const override {
         return device ? device->schedule() : "target " + std::string(target_.name());
     }

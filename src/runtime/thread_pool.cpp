@@ -154,12 +154,27 @@ void ThreadPool::work(int worker) noexcept {
     }
 }
 
+// A job's function, with a watcher that is told of each of its ranges.
+struct ThreadPool::Watched {
+    Call call;
+    void* context;
+    Watcher* watcher;
+    static void run(void* self, int64_t begin, int64_t end, int worker) {
+        const auto& w = *static_cast<const Watched*>(self);
+        const auto before = std::chrono::steady_clock::now();
+        w.call(w.context, begin, end, worker);
+        w.watcher->ran(worker, end - begin, before, std::chrono::steady_clock::now());
+    }
+};
+
 void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
     if (count <= 0) return;
     grain = std::max<int64_t>(grain, 1);
     if (current_pool == this) return call(context, 0, count, current_worker);
 
     std::lock_guard lock(callers_);
+    Watched watched{call, context, watcher_};
+    if (watcher_) call = &Watched::run, context = &watched;
     const ThreadPool* outer_pool = current_pool;
     const int outer_worker = current_worker;
     current_pool = this;

@@ -2,6 +2,7 @@
 // its own. Workers spin for some microseconds after a job, then sleep.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,16 @@ public:
     // To be called by the worker itself (its number as fn received it), or by anyone while no job runs.
     void* scratch(int worker, size_t bytes);
 
+    // Is told of every range that a worker finished; by that worker, so that a watcher with a list for each needs no lock.
+    class Watcher {
+    public:
+        using Time = std::chrono::steady_clock::time_point;
+        virtual ~Watcher() = default;
+        virtual void ran(int worker, int64_t count, Time begin, Time end) noexcept = 0;
+    };
+    // Sets who is told; nullptr: nobody. To be called while no job runs.
+    void watch(Watcher* w) { watcher_ = w; }
+
 private:
     using Call = void (*)(void*, int64_t begin, int64_t end, int worker);
     struct Job {
@@ -48,6 +59,7 @@ private:
         int threads = 1;
     };
     struct Scratch;
+    struct Watched;
 
     void run(int64_t count, int64_t grain, Call call, void* context);
     void work(int worker) noexcept;
@@ -56,6 +68,7 @@ private:
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<std::thread> threads_;
     std::mutex callers_;  // one job at a time
+    Watcher* watcher_ = nullptr;
     Job job_;             // written only while no worker has joined
     alignas(64) std::atomic<int64_t> next_{0};
     alignas(64) std::atomic<uint32_t> state_{0};  // kOpen | number of workers inside the job
