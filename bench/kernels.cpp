@@ -1,6 +1,6 @@
 // Operators against the ceilings of this machine and, for matrix products, OpenBLAS: everything measured interleaved in
 // one run, minima of many repeats, on random data.
-//   kernels [--json] [--threads N] [elementwise|rows|gemm]...
+//   kernels [--json] [--threads N] [calls|elementwise|rows|gemm]...
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@
 #include "explain/machine.h"
 #include "lang/library.h"
 #include "math/localise.h"
+#include "operator.h"
 #include "runtime/thread_pool.h"
 #include "target/cpu/cpu.h"
 #include "target/cpu/features.h"
@@ -197,6 +198,37 @@ void bandwidth_cases(Report& r, runtime::ThreadPool& pool, const std::string& gr
     }
 }
 
+// What a warm call costs above its work; bench_call measures the C++ API.
+void call_cases(Report& r, int threads) {
+    constexpr int64_t kElements = 1024;
+    constexpr int kCalls = 200;
+    const std::string source = "op f(x[n]) -> y[n]:\n    y[n] = max(x[n], 0)\n";
+    runtime::ThreadPool pool(threads);
+    Operator kernel(source, "f", {random_tensor({kElements}, 1)}, {kElements});
+    lang::Library library;
+    if (auto s = library.add(std::make_shared<Source>(Source{"bench", source})); !s.ok()) fail(s.error());
+    auto made = opwright::Operator::make(library, "f", {}, {}, std::make_shared<runtime::ThreadPool>(threads));
+    if (!made.ok()) fail(made.error());
+    opwright::Operator& op = **made;
+    const std::vector<opwright::Tensor> inputs{kernel.input(0)};
+    const auto version = op.version(inputs);
+    if (!version.ok()) fail(version.error());
+    const auto many = [](const std::function<void()>& f) {
+        return [f] {
+            for (int i = 0; i < kCalls; ++i) f();
+        };
+    };
+    const auto t = minima({many([&] { kernel.run(pool); }), many([&] { (void)version->compiled->executable->run(inputs, op.pool()); }),
+                           many([&] { (void)op.run(inputs); })},
+                          1.0);
+    r.title("A warm call for 1,024 elements: nanoseconds, and those above the kernel's own call");
+    const char* names[] = {"kernel", "Executable::run", "Operator::run"};
+    for (size_t i = 0; i < 3; ++i) {
+        const double ns = t[i] / kCalls * 1e9, above = (t[i] - t[0]) / kCalls * 1e9;
+        r.row("calls", names[i], {{"ns", ns}, {"above_ns", above}}, fmt::format("{:8.0f} {:8.0f}", ns, above));
+    }
+}
+
 using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 
 void gemm_cases(Report& r, runtime::ThreadPool& pool) {
@@ -253,17 +285,19 @@ int main(int argc, char** argv) {
             report.json = true;
         else if (a == "--threads" && i + 1 < argc)
             threads = std::max(1, std::atoi(argv[++i]));
-        else if (a == "elementwise" || a == "rows" || a == "gemm")
+        else if (a == "calls" || a == "elementwise" || a == "rows" || a == "gemm")
             groups.push_back(a);
         else {
-            fmt::print(stderr, "usage: kernels [--json] [--threads N] [elementwise|rows|gemm]...\n");
+            fmt::print(stderr, "usage: kernels [--json] [--threads N] [calls|elementwise|rows|gemm]...\n");
             return 2;
         }
     }
-    if (groups.empty()) groups = {"elementwise", "rows", "gemm"};
+    if (groups.empty()) groups = {"calls", "elementwise", "rows", "gemm"};
     runtime::ThreadPool pool(threads);
     for (const std::string& g : groups) {
-        if (g == "gemm")
+        if (g == "calls")
+            call_cases(report, threads);
+        else if (g == "gemm")
             gemm_cases(report, pool);
         else
             bandwidth_cases(report, pool, g);

@@ -47,53 +47,76 @@ std::vector<lang::Argument> arguments_like(const std::vector<lang::Parameter>& p
     return r;
 }
 
-Result<std::pair<math::Program, std::shared_ptr<const Compiled>>> Operator::compiled_for(const std::vector<Tensor>& inputs) {
-    const auto key_of = [&](bool sizes) {
-        std::string k = sizes ? "sizes" : "symbols";
-        for (const Tensor& t : inputs) {
-            if (!t.defined()) {
-                k += ";-";
-                continue;
-            }
-            k += ";" + std::string(opwright::name(t.dtype()));
-            for (int64_t e : t.shape()) k += sizes || e <= 1 ? "," + std::to_string(e) : ",n";
-        }
-        return k;
-    };
+bool Operator::Entry::serves(const std::vector<Tensor>& inputs) const {
+    if (inputs.size() != dtypes.size()) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        const Tensor& t = inputs[i];
+        if (t.defined() != dtypes[i].has_value()) return false;
+        if (!t.defined()) continue;
+        const Shape &mine = shapes[i], &given = t.shape();
+        if (t.dtype() != *dtypes[i] || given.size() != mine.size()) return false;
+        for (size_t d = 0; d < given.size(); ++d)
+            if (given[d] != mine[d] && (sized || given[d] <= 1 || mine[d] <= 1)) return false;
+    }
+    return true;
+}
+
+Result<std::shared_ptr<const Operator::Entry>> Operator::entry_for(const std::vector<Tensor>& inputs) {
     const std::lock_guard lock(mutex_);
-    const std::string symbolic = key_of(false), sized = key_of(true);
     for (auto it = entries_.begin(); it != entries_.end(); ++it)
-        if (it->key == symbolic || it->key == sized) {
+        if ((*it)->serves(inputs)) {
             std::rotate(entries_.begin(), it, it + 1);
-            return std::pair(entries_.front().program, entries_.front().compiled);
+            return entries_.front();
         }
-    std::string key = symbolic;
+    auto e = std::make_shared<Entry>();
     auto program = [&] {
         Stage stage("elaborate");
         auto p = library_.elaborate(name_, arguments_like(parameters_, inputs, false), attributes_);
         if (p.ok()) return p;
         // Some declarations need numbers; and messages with numbers say more.
-        key = sized;
+        e->sized = true;
         return library_.elaborate(name_, arguments_like(parameters_, inputs, true), attributes_);
     }();
     if (!program.ok()) return program.error();
     OPW_TRY(Compiled c, compile(graph_of(*program), options_, *pool_));
-    entries_.insert(entries_.begin(), {key, *program, std::make_shared<const Compiled>(std::move(c))});
+    e->compiled = std::make_shared<const Compiled>(std::move(c));
+    e->program = std::move(*program);
+    for (math::TensorId t : e->program.outputs) e->outputs.push_back(e->program.tensors[t].name);
+    for (const Tensor& t : inputs) {
+        e->dtypes.push_back(t.defined() ? std::optional(t.dtype()) : std::nullopt);
+        e->shapes.push_back(t.shape());
+    }
+    entries_.insert(entries_.begin(), std::move(e));
     if (entries_.size() > kEntries) entries_.pop_back();
-    return std::pair(entries_.front().program, entries_.front().compiled);
+    return entries_.front();
 }
 
 Result<Operator::Version> Operator::version(const std::vector<Tensor>& inputs) {
-    OPW_TRY(auto found, compiled_for(inputs));
-    Version v{found.second, {}, std::move(found.first)};
+    OPW_TRY(const auto e, entry_for(inputs));
+    Version v{e->compiled, {}, e->program};
     for (const Tensor& t : inputs)
         if (t.defined()) v.arguments.push_back(t);
     return v;
 }
 
+Result<std::vector<Tensor>> Operator::run(const Entry& e, const std::vector<Tensor>& inputs) {
+    if (std::all_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); }))
+        return e.compiled->executable->run(inputs, *pool_);
+    std::vector<Tensor> arguments;
+    for (const Tensor& t : inputs)
+        if (t.defined()) arguments.push_back(t);
+    return e.compiled->executable->run(arguments, *pool_);
+}
+
 Result<std::vector<Tensor>> Operator::run(const std::vector<Tensor>& inputs) {
-    OPW_TRY(const Version v, version(inputs));
-    return v.compiled->executable->run(v.arguments, *pool_);
+    OPW_TRY(const auto e, entry_for(inputs));
+    return run(*e, inputs);
+}
+
+Result<Operator::Named> Operator::run_named(const std::vector<Tensor>& inputs) {
+    OPW_TRY(const auto e, entry_for(inputs));
+    OPW_TRY(auto tensors, run(*e, inputs));
+    return Named{e->outputs, std::move(tensors)};
 }
 
 }  // namespace opwright

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ public:
 
     // Tensors in the order of the parameters; an undefined Tensor leaves an optional one out, and so do missing last ones.
     Result<std::vector<Tensor>> run(const std::vector<Tensor>& inputs);
+    // As run(), with the outputs' names.
+    struct Named {
+        std::vector<std::string> names;
+        std::vector<Tensor> tensors;
+    };
+    Result<Named> run_named(const std::vector<Tensor>& inputs);
 
     struct Version {
         std::shared_ptr<const Compiled> compiled;
@@ -33,7 +40,19 @@ public:
 
 private:
     Operator(const lang::Library& l, std::string n, lang::Attributes a, const CompileOptions& o, std::shared_ptr<runtime::ThreadPool> pool);
-    Result<std::pair<math::Program, std::shared_ptr<const Compiled>>> compiled_for(const std::vector<Tensor>& inputs);
+    // One compiled version, and what inputs it serves: those of the same dtypes and ranks whose extents of 0 and 1 are at
+    // the same places, or, where `sized`, of the same shapes.
+    struct Entry {
+        bool sized = false;
+        std::vector<std::optional<DType>> dtypes;  // none: left out
+        std::vector<Shape> shapes;
+        math::Program program;
+        std::shared_ptr<const Compiled> compiled;
+        std::vector<std::string> outputs;
+        bool serves(const std::vector<Tensor>& inputs) const;
+    };
+    Result<std::shared_ptr<const Entry>> entry_for(const std::vector<Tensor>& inputs);
+    Result<std::vector<Tensor>> run(const Entry& e, const std::vector<Tensor>& inputs);
 
     const lang::Library& library_;
     std::string name_;
@@ -41,13 +60,8 @@ private:
     CompileOptions options_;
     std::shared_ptr<runtime::ThreadPool> pool_;
     std::vector<lang::Parameter> parameters_;
-    struct Entry {
-        std::string key;
-        math::Program program;
-        std::shared_ptr<const Compiled> compiled;
-    };
     std::mutex mutex_;
-    std::vector<Entry> entries_;  // latest first
+    std::vector<std::shared_ptr<const Entry>> entries_;  // latest first
 };
 
 // Arguments for elaboration from tensors: extents of 0 and 1 are numbers, all others symbols "x_0", "x_1", ... of the

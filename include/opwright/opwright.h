@@ -108,7 +108,7 @@ typedef struct opw_tensor {
     const void* data; /* aligned to the element's size at least */
 } opw_tensor;
 
-/* What a run returned: tensors in memory that this handle owns. */
+/* What a run returned: tensors in memory that this handle owns and nobody else uses; the caller may write to it. */
 typedef struct opw_tensors opw_tensors;
 
 OPW_API size_t opw_tensors_count(const opw_tensors* tensors);

@@ -106,11 +106,17 @@ struct DTypeOf<double> {
 
 }  // namespace detail
 
-// A tensor with its own memory: dense, row-major.
+// A tensor with its own memory: dense, row-major. What a run returns keeps the library's memory, without a copy.
 class Tensor {
 public:
     Tensor(opw_dtype dtype, std::vector<int64_t> shape)
-        : dtype_(dtype), shape_(std::move(shape)), bytes_(static_cast<size_t>(size()) * opw_dtype_size(dtype)) {}
+        : dtype_(dtype), shape_(std::move(shape)), bytes_(byte_count()), data_(bytes_.data()) {}
+    Tensor(const Tensor& other)
+        : dtype_(other.dtype_), shape_(other.shape_), bytes_(other.data_, other.data_ + other.byte_count()),
+          data_(bytes_.data()) {}
+    Tensor(Tensor&& other) noexcept = default;
+    Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
+    Tensor& operator=(Tensor&& other) noexcept = default;
 
     // T is the C++ type of the elements (bool, an integer, float, double); as many values as the shape holds.
     template <class T>
@@ -132,24 +138,29 @@ public:
     // The elements; T must be the C++ type of the dtype (f16 and bf16: uint16_t, their bits).
     template <class T>
     T* data() {
-        return reinterpret_cast<T*>(check<T>().bytes_.data());
+        return reinterpret_cast<T*>(check<T>().data_);
     }
     template <class T>
     const T* data() const {
-        return reinterpret_cast<const T*>(check<T>().bytes_.data());
+        return reinterpret_cast<const T*>(check<T>().data_);
     }
 
     opw_tensor view(const char* name) const {
-        return {name, dtype_, static_cast<int32_t>(shape_.size()), shape_.data(), bytes_.data()};
+        return {name, dtype_, static_cast<int32_t>(shape_.size()), shape_.data(), data_};
     }
-    static Tensor copy(const opw_tensor& from) {
-        Tensor t(from.dtype,
-                 from.rank ? std::vector<int64_t>(from.shape, from.shape + from.rank) : std::vector<int64_t>());
-        if (!t.bytes_.empty()) std::memcpy(t.bytes_.data(), from.data, t.bytes_.size());
+    // `owner` keeps the elements alive; nobody else may read or write them.
+    static Tensor adopt(const opw_tensor& from, std::shared_ptr<opw_tensors> owner) {
+        Tensor t;
+        t.dtype_ = from.dtype;
+        if (from.rank) t.shape_.assign(from.shape, from.shape + from.rank);
+        t.data_ = static_cast<unsigned char*>(const_cast<void*>(from.data));
+        t.owner_ = std::move(owner);
         return t;
     }
 
 private:
+    Tensor() = default;
+    size_t byte_count() const { return static_cast<size_t>(size()) * opw_dtype_size(dtype_); }
     template <class T>
     Tensor& check() {
         return const_cast<Tensor&>(std::as_const(*this).check<T>());
@@ -162,9 +173,11 @@ private:
         return *this;
     }
 
-    opw_dtype dtype_;
+    opw_dtype dtype_ = OPW_F32;
     std::vector<int64_t> shape_;
-    std::vector<unsigned char> bytes_;  // from operator new: aligned for every element type
+    std::vector<unsigned char> bytes_;    // from operator new: aligned for every element type
+    std::shared_ptr<opw_tensors> owner_;  // in place of bytes_
+    unsigned char* data_ = nullptr;
 };
 
 using Options = std::vector<std::pair<std::string, std::string>>;   // as opw_options_set documents them
@@ -185,12 +198,22 @@ inline std::vector<opw_tensor> views(const Inputs& inputs) {
 }
 
 inline std::vector<Tensor> take(opw_tensors* result) {
-    const Handle<opw_tensors, opw_tensors_free> owned(result);
+    const std::shared_ptr<opw_tensors> owned(result, opw_tensors_free);
+    const size_t count = opw_tensors_count(result);
     std::vector<Tensor> tensors;
-    for (size_t i = 0; i < opw_tensors_count(result); ++i) {
+    tensors.reserve(count);
+    std::vector<const void*> seen;
+    for (size_t i = 0; i < count; ++i) {
         opw_tensor t{};
         call(opw_tensors_get, static_cast<const opw_tensors*>(result), i, &t);
-        tensors.push_back(Tensor::copy(t));
+        Tensor mine = Tensor::adopt(t, owned);
+        bool again = false;  // an output that was asked for twice is one tensor of the library, and two here
+        for (const void* p : seen) again = again || p == t.data;
+        seen.push_back(t.data);
+        if (again)
+            tensors.push_back(static_cast<const Tensor&>(mine));
+        else
+            tensors.push_back(std::move(mine));
     }
     return tensors;
 }

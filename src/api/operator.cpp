@@ -37,21 +37,22 @@ std::vector<Tensor> arranged(const Operator& op, const opw_tensor* inputs, size_
     require(inputs || count == 0, "The inputs must not be NULL.");
     const auto& parameters = op.parameters();
     std::vector<Tensor> r;
-    std::vector<std::string> names;
-    for (const lang::Parameter& p : parameters) names.push_back(p.name);
+    r.reserve(std::max(count, parameters.size()));
     for (size_t i = 0; i < count; ++i) {
         size_t at = i;
-        std::string n = i < names.size() ? names[i] : fmt::format("{}", i);
+        std::string n = i < parameters.size() ? parameters[i].name : std::to_string(i);
         if (inputs[i].name) {
             n = inputs[i].name;
-            const auto it = std::find(names.begin(), names.end(), n);
-            if (it == names.end()) {
+            const auto it = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == n; });
+            if (it == parameters.end()) {
+                std::vector<std::string> names;
+                for (const lang::Parameter& p : parameters) names.push_back(p.name);
                 const std::string near = did_you_mean(n, names);
                 refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("'{}' has no input named '{}'.", op.name(), n))
                                                  .with_next(near.empty() ? fmt::format("Its inputs are: {}.", fmt::join(names, ", "))
                                                                          : fmt::format("Did you mean '{}'?", near)));
             }
-            at = static_cast<size_t>(it - names.begin());
+            at = static_cast<size_t>(it - parameters.begin());
             if (parameters[at].variadic) at = std::max(at, r.size());  // the next of several
         }
         if (at >= r.size()) r.resize(at + 1);
@@ -109,11 +110,8 @@ opw_status opw_operator_run(opw_operator* h, const opw_tensor* inputs, size_t co
     return guarded(error, [&] {
         require(h && outputs, "The operator and the place for the outputs must not be NULL.");
         const std::lock_guard lock(h->mutex);
-        const auto version = value_or_refuse(h->op->version(arranged(*h->op, inputs, count)), OPW_INVALID_ARGUMENT);
-        auto r = std::make_unique<opw_tensors>();
-        r->tensors = value_or_refuse(version.compiled->executable->run(version.arguments, h->op->pool()), OPW_INVALID_ARGUMENT);
-        for (math::TensorId t : version.program.outputs) r->names.push_back(version.program.tensors[t].name);
-        *outputs = r.release();
+        auto result = value_or_refuse(h->op->run_named(arranged(*h->op, inputs, count)), OPW_INVALID_ARGUMENT);
+        *outputs = new opw_tensors{std::move(result.names), std::move(result.tensors)};
     });
 }
 void opw_operator_free(opw_operator* h) { delete h; }

@@ -253,6 +253,18 @@ struct Executable::Impl {
         return r + "]";
     }
 
+    // The plan for shapes met before; null: none is remembered.
+    std::shared_ptr<Plan> remembered(std::span<const Tensor> inputs) const {
+        const std::lock_guard lock(mutex);
+        for (auto it = plans.begin(); it != plans.end(); ++it)
+            if (std::equal(inputs.begin(), inputs.end(), it->first.begin(), it->first.end(),
+                           [](const Tensor& t, const Shape& s) { return t.shape() == s; })) {
+                if (it != plans.begin()) plans.splice(plans.begin(), plans, it);
+                return it->second;
+            }
+        return nullptr;
+    }
+
     Result<std::shared_ptr<Plan>> plan(const std::vector<Shape>& shapes) const {
         {
             const std::lock_guard lock(mutex);
@@ -320,15 +332,19 @@ struct Executable::Impl {
     };
 
     Result<Prepared> prepare(std::span<const Tensor> inputs) const {
-        std::vector<Shape> shapes;
-        for (const Tensor& t : inputs) shapes.push_back(t.shape());
         for (size_t i = 0; i < std::min(inputs.size(), g.inputs.size()); ++i)
             if (inputs[i].dtype() != g.values[g.inputs[i]].dtype)
                 return Diagnostic(fmt::format("Input '{}' takes {}, and the tensor given is {}.", g.values[g.inputs[i]].name,
                                               name(g.values[g.inputs[i]].dtype), name(inputs[i].dtype())))
                     .with_next("Convert the tensor first.");
         Prepared r;
-        OPW_TRY(r.plan, plan(shapes));
+        r.plan = remembered(inputs);
+        if (!r.plan) {
+            std::vector<Shape> shapes;
+            for (const Tensor& t : inputs) shapes.push_back(t.shape());
+            OPW_TRY(r.plan, plan(shapes));
+        }
+        r.outputs.reserve(g.outputs.size());
         for (ValueId v : g.outputs) {
             const Value& x = g.values[v];
             const Shape& s = r.plan->shapes[v];
