@@ -134,7 +134,9 @@ void Builder::scatter(BufferId buffer, Expr offsets, Expr value, Expr mask) {
     place(Scatter{buffer, offsets, value, mask});
 }
 
-void Builder::prefetch(BufferId buffer, Expr offset, bool for_write) { place(Prefetch{buffer, offset, for_write}); }
+void Builder::prefetch(BufferId buffer, Expr offset, bool for_write, bool far) {
+    place(Prefetch{buffer, offset, for_write, far});
+}
 
 Expr Builder::let(std::string name, Expr value) {
     const Node& n = program_.node(value);

@@ -123,7 +123,7 @@ public:
     void store_streaming(BufferId buffer, Expr offset, Expr value);  // see Store::streaming
     void store_strided(BufferId buffer, Expr offset, int64_t stride, Expr value, Expr mask = {});
     void scatter(BufferId buffer, Expr offsets, Expr value, Expr mask = {});
-    void prefetch(BufferId buffer, Expr offset, bool for_write = false);
+    void prefetch(BufferId buffer, Expr offset, bool for_write = false, bool far = false);
 
     Expr let(std::string name, Expr value);  // literals, variables and other lets are returned as they are
     LocalRef local(std::string name, Expr initial);

@@ -31,7 +31,7 @@ public:
     void operator()(const Assign& s) { list(s.local, s.value); }
     void operator()(const Store& s) { list(s.buffer, s.offset, s.value, s.mask, s.stride, s.streaming); }
     void operator()(const Scatter& s) { list(s.buffer, s.offsets, s.value, s.mask); }
-    void operator()(const Prefetch& s) { list(s.buffer, s.offset, s.for_write); }
+    void operator()(const Prefetch& s) { list(s.buffer, s.offset, s.for_write, s.far); }
     void operator()(const SetError& s) { number(s.code); }
     void operator()(const Comment&) {}  // says nothing to a machine
 

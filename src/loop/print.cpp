@@ -152,7 +152,7 @@ private:
     }
     void statement(const Prefetch& s) {
         prepare({s.offset});
-        finish(fmt::format("prefetch{} {}[{}]", s.for_write ? " for write" : "", p_.buffer(s.buffer).name,
+        finish(fmt::format("prefetch{}{} {}[{}]", s.far ? " far" : "", s.for_write ? " for write" : "", p_.buffer(s.buffer).name,
                            render(s.offset, 0)));
     }
     void statement(const SetError& s) {

@@ -125,7 +125,8 @@ struct Assign { LocalId local; ExprId value; };
 struct Store { BufferId buffer; ExprId offset, value, mask; int64_t stride; bool streaming = false; };
 // Lanes are written in order, so of equal offsets the last lane stays.
 struct Scatter { BufferId buffer; ExprId offsets, value, mask; };
-struct Prefetch { BufferId buffer; ExprId offset; bool for_write; };
+// Brings the line into the first-level cache, `far`: into the second. The offset may lie outside the buffer.
+struct Prefetch { BufferId buffer; ExprId offset; bool for_write; bool far = false; };
 struct SetError { ExprId code; };  // i64, not 0: becomes the call's status (the first of a call stays); the call goes on
 struct Comment { std::string text; };
 

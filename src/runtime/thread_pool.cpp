@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string>
 
+#include "runtime/wake.h"
+
 namespace opwright::runtime {
 namespace {
 
@@ -18,6 +20,21 @@ constexpr uint32_t kOpen = 0x80000000u;  // further workers may join the job
 // which are short of work for all threads: one that went to sleep meanwhile is woken late where other processes
 // compete.
 constexpr auto kCallerSpin = std::chrono::microseconds(30), kWorkerSpin = std::chrono::microseconds(1000);
+
+// When the last job for several threads began, and how long a worker that slept took to join one: of all pools.
+std::atomic<int64_t> last_shared_job{INT64_MIN / 2}, waking{20000};
+
+int64_t now_nanoseconds() {
+    const auto t = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(t).count();
+}
+
+// A worker that slept has joined the job that began last. One late waking counts an eighth.
+void record_waking() {
+    const int64_t took = std::clamp<int64_t>(now_nanoseconds() - last_shared_job.load(std::memory_order_relaxed), 1000, 200000);
+    const int64_t before = waking.load(std::memory_order_relaxed);
+    waking.store(before + (took - before) / 8, std::memory_order_relaxed);
+}
 
 // The pool and the worker number of the thread that runs a chunk, for nested calls.
 thread_local const ThreadPool* current_pool = nullptr;
@@ -78,6 +95,12 @@ double control_group_quota() {
 }
 
 }  // namespace
+
+int64_t helper_nanoseconds() {
+    constexpr int64_t kAwake = 1000, kSpin = std::chrono::nanoseconds(kWorkerSpin).count();
+    const int64_t idle = now_nanoseconds() - last_shared_job.load(std::memory_order_relaxed);
+    return idle < kSpin * 3 / 4 ? kAwake : waking.load(std::memory_order_relaxed);
+}
 
 int available_processors() {
     int processors = static_cast<int>(std::thread::hardware_concurrency());
@@ -140,17 +163,18 @@ void ThreadPool::take_chunks(int worker) {
 void ThreadPool::work(int worker) noexcept {
     current_pool = this;
     current_worker = worker;
-    for (;;) {
+    for (bool slept = false;;) {
         const uint32_t epoch = epoch_.load();
         if (stop_.load()) return;
         uint32_t state = state_.load();
         while ((state & kOpen) && !state_.compare_exchange_weak(state, state + 1)) {}
         if (state & kOpen) {
+            if (slept) record_waking();
             take_chunks(worker);
             if (state_.fetch_sub(1) == 1) state_.notify_one();  // the last to leave a closed job
         }
-        if (!spin_until(kWorkerSpin, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; }))
-            epoch_.wait(epoch);
+        slept = !spin_until(kWorkerSpin, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; });
+        if (slept) epoch_.wait(epoch);
     }
 }
 
@@ -186,6 +210,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
         const int helpers = static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(threads_.size())));
         job_ = {call, context, count, grain, helpers + 1};
         next_.store(0, std::memory_order_relaxed);
+        last_shared_job.store(now_nanoseconds(), std::memory_order_relaxed);
         state_.store(kOpen);
         epoch_.fetch_add(1);
         if (helpers == static_cast<int>(threads_.size()))

@@ -12,6 +12,7 @@ namespace {
 // Points of a task of a nest whose equations all cover just the grid: some microseconds of work.
 constexpr int64_t kMapChunk = 8192;    // plain maps
 constexpr int64_t kReduceChunk = 512;  // reductions at each point, or temporaries of the chunk that should stay in L1
+constexpr int64_t kAcrossChunk = 2048;  // sums across rows: two pages of each row, and partial results that L1 holds
 
 // Collects what the lane choice weighs: loads and the operations around them.
 struct Body {
@@ -158,7 +159,8 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
 // A map that reads along another index than it writes: lanes gather, and a block of that index makes each cache line
 // read serve several of them.
 bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
-    constexpr int64_t kBlock = 16, kLaneChunk = 1024;
+    constexpr int64_t kBlock = 64, kLaneChunk = 1024;
+    constexpr int kSquare = 16;  // the block is turned in squares, in registers
     const Program& p = k.program;
     const Equation& q = p.equations[nest.equations[0]];
     EquationPlan& e = plan.equations[0];
@@ -174,6 +176,7 @@ bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
             plan.grid_tile[g] = kBlock;
             plan.grid_tile.back() = kLaneChunk;
             e.unroll = 1;
+            e.lanes = std::min(e.lanes, kSquare);
             e.lane_first = true;
             return true;
         }
@@ -251,10 +254,11 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                     return q.vars.size() == nest.grid.size();
                 });
             std::string how;
-            bool heavy = !nest.local.empty(), folded = false;
+            bool heavy = !nest.local.empty(), folded = false, across = false;
             for (uint32_t i : nest.equations) {
                 plan.equations.push_back(plan_equation(k, nest, p.equations[i], m, flat));
                 folded |= plan.equations.back().lane_reduces;
+                across |= plan.equations.back().rows > 0;
                 heavy |= !inspect(p, p.equations[i].rhs).reduces.empty();
             }
             // A folded reduction works point by point: then no other equation of the nest can run along the grid
@@ -272,7 +276,7 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
             if (flat && !folded && !heavy && nest.equations.size() == 1 && transposed(k, nest, plan))
                 how += ", in blocks";
             else if (flat) {
-                int64_t chunk = folded ? 1 : heavy ? kReduceChunk : kMapChunk;
+                int64_t chunk = folded ? 1 : across ? kAcrossChunk : heavy ? kReduceChunk : kMapChunk;
                 if (auto n = p.vars[nest.grid.back()].extent.constant())
                     chunk = std::max<int64_t>(1, std::min(chunk, *n));
                 plan.grid_tile.back() = chunk;

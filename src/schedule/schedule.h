@@ -16,7 +16,8 @@ struct EquationPlan {
     bool lane_reduces = false;       // lane is a reduction variable: lanes hold partial results, folded at the end
     int lanes = 1;
     int unroll = 1;           // vectors side by side along the lane variable
-    bool lane_first = false;  // the lane loop runs outside the serial ones: for blocks of a transposed read
+    bool lane_first = false;  // the lane loop runs outside the serial ones: for blocks of a transposed read, which is
+                              // turned in registers where lanes and block allow it
     int rows = 0;  // of a reduction across rows: so many positions of its innermost variable at a time, the lane loop
                    // inside, partial results of the whole task in fast memory; 0: in registers
 };

@@ -12,6 +12,7 @@
 #include "loop/verify.h"
 #include "math/folded_reads.h"
 #include "runtime/thread_pool.h"
+#include "runtime/wake.h"
 #include "schedule/schedule.h"
 #include "schedule/siblings.h"
 #include "target/cpu/features.h"
@@ -25,8 +26,15 @@ using namespace math;
 
 namespace {
 
-// Below this many scalar operations a thread gains nothing from taking a task.
-constexpr int64_t kPointsPerTask = 32768;
+// Tasks that a thread takes at a time: all of them where the help of a second thread costs more than it saves. `work` in
+// picoseconds.
+int64_t grain_of(int64_t tasks, int64_t work, const runtime::ThreadPool& pool) {
+    constexpr int64_t kPico = 1000, kLeast = 2000;  // no chunk is worth less nanoseconds than this
+    if (pool.size() == 1 || tasks == 1 || work < 2 * kLeast * kPico) return tasks;
+    const int64_t least = std::max(kLeast, 2 * runtime::helper_nanoseconds()) * kPico;
+    if (work < 2 * least) return tasks;
+    return std::max<int64_t>(1, least / std::max<int64_t>(1, work / tasks));
+}
 // Outputs from here on are written past the caches: larger than the share of one core in any last-level cache seen.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
 
@@ -44,6 +52,13 @@ struct Code {
     std::vector<std::string> symbol_names;  // of the request's program, in order
     std::vector<FoldedRead> folded;
     std::vector<bool> only_packed;  // by input: read through packed panels alone
+    // By argument of the stages: the position among inputs, outputs, constants' tensors, workspace temporaries, panels or
+    // shared panels.
+    struct Source {
+        enum Kind : uint8_t { Input, Output, Constant, Temp, Packed, Shared } kind;
+        size_t index;
+    };
+    std::vector<Source> sources;
     std::optional<Diagnostic> failure;
 };
 
@@ -67,7 +82,12 @@ public:
             std::lock_guard lock(pack_mutex_);
             if (!is_packed_.load(std::memory_order_relaxed)) pack(l.inputs, pool);
         }
-        std::vector<void*> arguments = pointers(l.inputs, l.outputs, l.workspace, *s);
+        constexpr size_t kFew = 16;  // arguments that need no memory of their own
+        void* few[kFew];
+        std::vector<void*> many;
+        void** arguments = few;
+        if (code_->sources.size() > kFew) many.resize(code_->sources.size()), arguments = many.data();
+        pointers(l.inputs, l.outputs, l.workspace, *s, arguments);
         const bool stream = s->large && std::all_of(l.outputs.begin(), l.outputs.end(),
                                                     [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
         const std::vector<int64_t>& symbols = stream ? s->streaming_symbols : s->symbols;
@@ -76,11 +96,11 @@ public:
             const Entry& f = code_->stages[i];
             const int64_t tasks = s->tasks[i];
             if (tasks <= 0) continue;
-            const int64_t grain = std::max<int64_t>(1, kPointsPerTask / std::max<int64_t>(1, s->points[i] / tasks));
+            const int64_t grain = grain_of(tasks, s->work[i], pool);
             const auto scratch = static_cast<size_t>(f.scratch_bytes(symbols.data()));
             pool.parallel_for(tasks, grain, [&](int64_t begin, int64_t end, int worker) {
                 int64_t status = 0;
-                f.run(arguments.data(), symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr,
+                f.run(arguments, symbols.data(), begin, end, scratch ? pool.scratch(worker, scratch) : nullptr,
                       &status);
                 if (stream)
                     std::atomic_thread_fence(
@@ -154,7 +174,7 @@ private:
     // What follows from the symbols' values; kept for the last values seen, since models run at one size again and
     // again.
     struct Sizes {
-        std::vector<int64_t> request, symbols, streaming_symbols, tasks, points, temp_offset, shared_offset;
+        std::vector<int64_t> request, symbols, streaming_symbols, tasks, work, temp_offset, shared_offset;
         int64_t workspace = 0;
         bool large = false;  // outputs that no cache holds, in a kernel that can write past them
         bool empty_read = false;
@@ -169,16 +189,19 @@ private:
         for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = values[i];
         const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
         for (size_t i : code_->symbol_of) s->symbols.push_back(i < values.size() ? values[i] : 0);
-        if (code_->lowered.streams) {
-            const TensorInfo& out = code_->kernel.program.tensors[code_->kernel.program.outputs[0]];
-            const auto element = static_cast<int64_t>(size_of(out.dtype));
-            const int64_t elements = value(product(out.shape)), row = value(code_->lowered.stream_row);
-            s->large = elements * element >= kStreamBytes && (row == elements || row * element % 64 == 0);
+        if (!code_->lowered.streamed.empty()) {
+            s->large = true;
+            for (const Lowered::Streamed& x : code_->lowered.streamed) {
+                const TensorInfo& out = code_->kernel.program.tensors[x.tensor];
+                const auto element = static_cast<int64_t>(size_of(out.dtype));
+                const int64_t elements = value(product(out.shape)), row = value(x.row);
+                s->large &= elements * element >= kStreamBytes && (row == elements || row * element % 64 == 0);
+            }
             for (size_t i : code_->symbol_of) s->streaming_symbols.push_back(i < values.size() ? values[i] : 1);
         }
         for (const Stage& st : code_->lowered.stages) {
             s->tasks.push_back(value(st.tasks));
-            s->points.push_back(value(st.points));
+            s->work.push_back(value(st.work));
         }
         for (TensorId t : code_->kernel.workspace) {
             const TensorInfo& info = code_->kernel.program.tensors[t];
@@ -196,41 +219,32 @@ private:
         return s;
     }
 
-    std::vector<void*> pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace,
-                                const Sizes& s) const {
-        const Program& p = code_->kernel.program;
-        std::vector<void*> r;
-        for (const Argument& a : code_->lowered.arguments) {
-            if (a.kind == Argument::Kind::Packed) {
-                r.push_back(a.packed < panels_.size() ? const_cast<void*>(panels_[a.packed].data()) : nullptr);
-                continue;
+    void pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, const Sizes& s,
+                  void** to) const {
+        using Source = Code::Source;
+        const auto in_workspace = [&](int64_t offset) -> void* {
+            return workspace ? static_cast<char*>(workspace) + offset : nullptr;
+        };
+        for (const Source& a : code_->sources) {
+            void* p = nullptr;
+            switch (a.kind) {
+                case Source::Input: p = const_cast<void*>(inputs[a.index]); break;
+                case Source::Output: p = outputs.empty() ? nullptr : outputs[a.index]; break;
+                case Source::Constant: p = const_cast<void*>(code_->kernel.program.tensors[a.index].data.data()); break;
+                case Source::Temp: p = in_workspace(s.temp_offset[a.index]); break;
+                case Source::Packed: p = a.index < panels_.size() ? const_cast<void*>(panels_[a.index].data()) : nullptr; break;
+                case Source::Shared: p = in_workspace(workspace ? s.shared_offset[a.index] : 0); break;
             }
-            if (a.kind == Argument::Kind::Shared) {
-                r.push_back(workspace ? static_cast<char*>(workspace) + s.shared_offset[a.packed] : nullptr);
-                continue;
-            }
-            const auto find = [&](const std::vector<TensorId>& v) {
-                return static_cast<size_t>(std::find(v.begin(), v.end(), a.tensor) - v.begin());
-            };
-            const TensorInfo& t = p.tensors[a.tensor];
-            switch (t.role) {
-                case Role::Input: r.push_back(const_cast<void*>(inputs[find(p.inputs)])); break;
-                case Role::Output: r.push_back(outputs.empty() ? nullptr : outputs[find(p.outputs)]); break;
-                case Role::Constant: r.push_back(const_cast<void*>(t.data.data())); break;
-                case Role::Temp:
-                    r.push_back(workspace ? static_cast<char*>(workspace) + s.temp_offset[find(code_->kernel.workspace)]
-                                          : nullptr);
-                    break;
-            }
+            *to++ = p;
         }
-        return r;
     }
 
     void pack(std::span<const void* const> inputs, runtime::ThreadPool& pool) const {
         Sizes none;
         none.symbols.assign(code_->symbol_of.size(), 0);  // extents of packed constants are numbers
         for (const Pack& k : code_->lowered.packs) panels_.emplace_back(k.dtype, Shape{k.elements.constant().value()});
-        std::vector<void*> arguments = pointers(inputs, {}, nullptr, none);
+        std::vector<void*> arguments(code_->sources.size());
+        pointers(inputs, {}, nullptr, none, arguments.data());
         for (size_t i = 0; i < code_->packs.size(); ++i) {
             const Entry& f = code_->packs[i];
             const auto scratch = static_cast<size_t>(f.scratch_bytes(none.symbols.data()));
@@ -280,6 +294,30 @@ std::vector<bool> only_packed(const schedule::Kernel& k, const Lowered& l) {
         }
     std::vector<bool> r;
     for (TensorId t : p.inputs) r.push_back(through_panels[t] && !otherwise[t]);
+    return r;
+}
+
+std::vector<Code::Source> sources(const schedule::Kernel& k, const Lowered& l) {
+    const Program& p = k.program;
+    std::vector<Code::Source> r;
+    for (const Argument& a : l.arguments) {
+        const auto in = [&](const std::vector<TensorId>& v) {
+            return static_cast<size_t>(std::find(v.begin(), v.end(), a.tensor) - v.begin());
+        };
+        using Source = Code::Source;
+        if (a.kind == Argument::Kind::Packed) {
+            r.push_back({Source::Packed, a.packed});
+        } else if (a.kind == Argument::Kind::Shared) {
+            r.push_back({Source::Shared, a.packed});
+        } else {
+            switch (p.tensors[a.tensor].role) {
+                case Role::Input: r.push_back({Source::Input, in(p.inputs)}); break;
+                case Role::Output: r.push_back({Source::Output, in(p.outputs)}); break;
+                case Role::Constant: r.push_back({Source::Constant, a.tensor}); break;
+                case Role::Temp: r.push_back({Source::Temp, in(k.workspace)}); break;
+            }
+        }
+    }
     return r;
 }
 
@@ -344,6 +382,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
             std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
     code->folded = folded_reads(code->kernel.program);
     code->only_packed = only_packed(code->kernel, code->lowered);
+    code->sources = sources(code->kernel, code->lowered);
     return code;
 }
 }  // namespace

@@ -659,7 +659,7 @@ private:
     void statement(const Prefetch& s) {
         Value* place = address(s.buffer, value(s.offset));
         b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                           {place, b_.getInt32(s.for_write), b_.getInt32(3), b_.getInt32(1)});
+                           {place, b_.getInt32(s.for_write), b_.getInt32(s.far ? 2 : 3), b_.getInt32(1)});
     }
 
     void statement(const SetError& s) {

@@ -176,6 +176,15 @@ llvm::Value* Arithmetic::binary(BinaryFn f, loop::Type t, Value* x, Value* y) {
     unexpected("a math function that was not expanded");
 }
 
+// A vector of `lanes` made of what `part` gives for the lower and for the upper lanes.
+template <class F>
+llvm::Value* Arithmetic::halves(int lanes, F&& part) {
+    std::vector<int> low, high, all;
+    for (int i = 0; i < lanes; ++i) all.push_back(i), (i < lanes / 2 ? low : high).push_back(i);
+    Value* a = part(low);
+    return b_.CreateShuffleVector(a, part(high), all);
+}
+
 // IEEE 754-2019 minimum and maximum. "a > b ? a : b" is one x86 instruction that gives b for NaN and for equal zeros.
 llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
     const bool is_max = f == BinaryFn::Max;
@@ -195,6 +204,23 @@ llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
         if (*c == 0 && !is_max && std::signbit(*c)) r = b_.CreateSelect(b_.CreateFCmpOEQ(r, y), y, r);
         return r;
     }
+#if defined(__x86_64__)
+    const int bytes = t.lanes * static_cast<int>(size_of(t.dtype));
+    if (f_.level == Level::Avx512 && bytes > 64) {
+        const loop::Type half = t.with_lanes(t.lanes / 2);
+        return halves(t.lanes, [&](const std::vector<int>& part) {
+            return min_max(f, half, b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(y, part));
+        });
+    }
+    if (f_.level == Level::Avx512 && bytes == 64) {
+        // The range instruction orders the zeros, and takes a number before a NaN.
+        const bool f32 = t.dtype == DType::F32;
+        const ID id = f32 ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
+        Value* all = constant(f32 ? b_.getInt16Ty() : b_.getInt8Ty(), -1);
+        Value* r = b_.CreateIntrinsic(id, {}, {x, y, b_.getInt32(is_max ? 5 : 4), x, all, b_.getInt32(4)});
+        return b_.CreateSelect(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), r);
+    }
+#endif
     // Both orders differ only for zeros of unlike sign (joined by their sign bits) and NaN.
     llvm::Type* bits = type(t.with(t.dtype == DType::F32 ? DType::I32 : DType::I64));
     Value *a = b_.CreateBitCast(pick(x, y), bits), *b = b_.CreateBitCast(pick(y, x), bits);
@@ -281,12 +307,10 @@ llvm::Value* Arithmetic::scale(loop::Type t, Value* x, Value* exponent) {
 #if defined(__x86_64__)
     const int bytes = t.lanes * static_cast<int>(size_of(t.dtype));
     if (f_.level == Level::Avx512 && bytes > 64) {
-        std::vector<int> low, high, all;
-        for (int i = 0; i < t.lanes; ++i) all.push_back(i), (i < t.lanes / 2 ? low : high).push_back(i);
         const loop::Type half = t.with_lanes(t.lanes / 2);
-        Value* a = scale(half, b_.CreateShuffleVector(x, low), b_.CreateShuffleVector(exponent, low));
-        Value* b = scale(half, b_.CreateShuffleVector(x, high), b_.CreateShuffleVector(exponent, high));
-        return b_.CreateShuffleVector(a, b, all);
+        return halves(t.lanes, [&](const std::vector<int>& part) {
+            return scale(half, b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(exponent, part));
+        });
     }
     if (f_.level == Level::Avx512 && bytes == 64) {
         const ID id = f32 ? Intrinsic::x86_avx512_mask_scalef_ps_512 : Intrinsic::x86_avx512_mask_scalef_pd_512;

@@ -43,6 +43,8 @@ public:
 private:
     using Value = llvm::Value;
     Value* min_max(loop::BinaryFn f, loop::Type t, Value* x, Value* y);
+    template <class F>
+    Value* halves(int lanes, F&& part);
     Value* int_divide(loop::BinaryFn f, loop::Type t, Value* x, Value* y);
     Value* truncated_quotient(loop::Type t, Value* x, Value* y);
     Value* shift(loop::BinaryFn f, loop::Type t, Value* x, Value* y);

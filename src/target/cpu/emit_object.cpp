@@ -19,7 +19,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 5;
+const int kEmitterVersion = 6;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

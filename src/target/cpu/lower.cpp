@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "target/cpu/lower_nest.h"
+#include "target/cpu/lower_turned.h"
 
 namespace opwright::target::cpu {
 using namespace math;
@@ -89,6 +90,7 @@ public:
 
     void run(const std::string& function) {
         place_locals();
+        plan_ahead();
         b_.function(function, [&] { for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); }); });
     }
     // Temporaries of the nest: scratch memory that holds one task's part.
@@ -245,11 +247,15 @@ private:
         const Sym& extent = c_.math.vars[s.var].extent;
         const bool ranged = ranges_.count(s.var) > 0;
         const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
+        if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
+        const auto ahead = ahead_.find(&s);
         const auto body = [&](LExpr i, int positions, LExpr mask) {
             point_.set_lanes(s.var, lanes, positions, mask);
             point_.set_aligned(aligned);
+            point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
             point_.bind(s.var, i);
             for (const Stmt& x : s.body) stmt(x);
+            point_.set_ahead(nullptr);
             point_.restore(scope);
         };
         LExpr main_end = r.begin;
@@ -289,48 +295,197 @@ private:
                 return;
             }
         const bool has_main = ranged || extent.upper() >= s.tile;
-        if (has_main) {
-            const LExpr count = r.end - r.begin;
-            main_end = b_.let("main_end", r.begin + loop::floordiv(count, s.tile) * s.tile);
-            const auto main = [&] { b_.loop(name, r.begin, main_end, s.tile, [&](LExpr i) { body(i, unroll, {}); }); };
-            if (streamable(s)) {
-                c_.out.streams = true;
-                c_.out.stream_row = extent;
-                b_.if_(
-                    loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
-                    [&] {
-                        point_.set_streaming(true);
-                        main();
-                        point_.set_streaming(false);
-                    },
-                    main);
-            } else {
-                main();
+        // From `from` on; where that is not the loop's begin, nothing is known of what is left for a mask.
+        const auto sweep = [&](LExpr from, bool shifted) {
+            LExpr done = from;
+            if (has_main) {
+                done = b_.let("main_end", from + loop::floordiv(r.end - from, s.tile) * s.tile);
+                b_.loop(name, from, done, s.tile, [&](LExpr i) { body(i, unroll, {}); });
+            }
+            // What is left of a row is more than a mask's worth: whole vectors by themselves.
+            if (unroll > 1 && (!ranged || shifted)) {
+                const LExpr rest = done;
+                done = b_.let("vectors_end", from + loop::floordiv(r.end - from, lanes) * lanes);
+                b_.loop(name, rest, done, lanes, [&](LExpr i) { body(i, 1, {}); });
+                if (!shifted && extent.multiple_of(lanes)) return;
+            }
+            if (!shifted && extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
+            masked(done, r.end);
+        };
+        const std::optional<bool> stream = streamable(s);
+        if (!stream) return sweep(r.begin, false);
+        const Equation& q = c_.math.equations[s.body.back().equation];
+        c_.out.streamed.push_back({q.lhs, *stream ? Sym(0) : extent});
+        b_.if_(
+            loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
+            [&] {
+                LExpr from = r.begin;
+                if (*stream) {
+                    // Up to the first vector that lies on its own line, under a mask.
+                    point_.set_lanes(s.var, lanes, 1, {});
+                    point_.bind(s.var, r.begin);
+                    const LExpr head = loop::mod(-point_.place(q), lanes);
+                    point_.restore(scope);
+                    from = b_.let("first", loop::min(r.begin + head, r.end));
+                    b_.loop(name, r.begin, from, lanes,
+                            [&](LExpr i) { body(i, 1, loop::first_lanes(from - i, lanes)); });
+                }
+                point_.set_streaming(true);
+                sweep(from, *stream);
+                point_.set_streaming(false);
+            },
+            [&] { sweep(r.begin, false); });
+    }
+    // Whether the results of a loop over lanes may be too large to be worth a place in the caches: contiguous elements
+    // of an output that nothing here reads. True where a row may begin anywhere, false where lanes must keep their
+    // places, nullopt: not.
+    std::optional<bool> streamable(const Stmt& lane) const {
+        if (lane.body.empty() || lane.body.back().kind != StmtKind::Store) return std::nullopt;
+        if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; }))
+            return std::nullopt;
+        const Equation& q = c_.math.equations[lane.body.back().equation];
+        const TensorInfo& out = c_.math.tensors[q.lhs];
+        if (out.role != Role::Output || q.update != Update::Set || q.at.empty()) return std::nullopt;
+        const math::Expr& last = c_.math.expr(q.at.back());
+        const size_t vector = size_of(out.dtype) * static_cast<size_t>(lane.lanes);
+        if (last.kind != ExprKind::Index || last.ref != lane.var || vector < 16 || vector > 64) return std::nullopt;
+        if (c_.math.vars[lane.var].extent.upper() < 4 * lane.tile) return std::nullopt;
+        for (const Equation& e : c_.math.equations) {
+            const std::vector<TensorId> reads = c_.math.reads(e.rhs);
+            if (std::find(reads.begin(), reads.end(), q.lhs) != reads.end()) return std::nullopt;
+        }
+        if (!patterns(lane)) return true;
+        const bool flat = !nest_.grid.empty() && nest_.grid.back().var == lane.var && nest_.body.size() == 1;
+        return flat && nest_.grid.back().tile % lane.tile == 0 ? std::optional(false) : std::nullopt;
+    }
+    // Whether an index in the loop is a quotient or a remainder of the lane: such reads want lanes at multiples.
+    bool patterns(const Stmt& lane) const {
+        return std::any_of(lane.body.begin(), lane.body.end(), [&](const Stmt& s) {
+            if (s.kind != StmtKind::Load) return false;
+            const math::Expr& x = c_.math.expr(c_.tile.buffers[s.dst].value);
+            return std::any_of(x.args.begin(), x.args.end(), [&](ExprId a) {
+                const auto free = c_.math.free_vars(a);
+                return std::find(free.begin(), free.end(), lane.var) != free.end() && !affine(c_.math, a);
+            });
+        });
+    }
+
+    // Loads that a loop over lanes around one over another chunked index reads along that index; none: it is no such loop.
+    std::vector<ExprId> turned_loads(const Stmt& s) const {
+        constexpr int kMostLanes = 16;  // as many vectors are held in registers
+        std::vector<ExprId> r;
+        if (s.body.size() != 1 || s.tile != s.lanes || s.lanes > kMostLanes) return r;
+        const Stmt& inner = s.body[0];
+        if (inner.kind != StmtKind::For || inner.lane || inner.tile != 1 || !ranges_.count(inner.var)) return r;
+        for (const Stmt& x : inner.body) {
+            if (x.kind == StmtKind::For) return {};
+            const ExprId e = x.kind == StmtKind::Load ? c_.tile.buffers[x.dst].value : kNone;
+            if (e != kNone && turned(c_.math, e, s.var, inner.var)) r.push_back(e);
+        }
+        return r;
+    }
+    void turned_loop(const Stmt& s, const std::vector<ExprId>& loads) {
+        const Stmt& inner = s.body[0];
+        const Range r = range_of(s.var), across = range_of(inner.var);
+        const int lanes = s.lanes;
+        const LExpr main_end = b_.let("main_end", r.begin + loop::floordiv(r.end - r.begin, lanes) * lanes);
+        const LExpr squares = b_.let("squares", across.begin + loop::floordiv(across.end - across.begin, lanes) * lanes);
+        const std::string &lane_name = c_.math.vars[s.var].name, &name = c_.math.vars[inner.var].name;
+        const Equation& q = c_.math.equations[inner.body.back().equation];
+        const bool contiguous = inner.body.back().kind == StmtKind::Store && q.update == Update::Set &&
+                                c_.math.expr(q.at.back()).kind == ExprKind::Index &&
+                                c_.math.expr(q.at.back()).ref == s.var;
+        bool streaming = false;
+        const auto block = [&](LExpr i, LExpr mask) {
+            const Point::Scope scope = point_.save();
+            const auto at = [&](LExpr k, const std::function<LExpr(ExprId)>& value) {
+                point_.set_lanes(s.var, lanes, 1, mask);
+                point_.set_aligned(false);
+                point_.bind(s.var, i);
+                point_.bind(inner.var, k);
+                for (ExprId e : loads)
+                    if (const LExpr v = value(e)) point_.set_value(e, 0, v);
+                // Every vector of results lies in another page: its line is asked for two squares ahead.
+                if (contiguous && !streaming)
+                    b_.prefetch(c_.storage[q.lhs].buffer, point_.place(q) + 2 * lanes, true);
+                for (const Stmt& x : inner.body) stmt(x);
+                point_.restore(scope);
+            };
+            b_.loop(name, across.begin, squares, lanes, [&](LExpr k) {
+                std::map<ExprId, std::vector<LExpr>> columns;
+                for (ExprId e : loads)
+                    columns[e] = turn(c_, point_, e, {s.var, inner.var, i, mask ? r.end - 1 : LExpr(), k, lanes});
+                for (int u = 0; u < lanes; ++u)
+                    at(k + u, [&](ExprId e) { return columns[e][static_cast<size_t>(u)]; });
+            });
+            b_.loop(name, squares, across.end, 1, [&](LExpr k) { at(k, [](ExprId) { return LExpr(); }); });
+        };
+        const auto all = [&] {
+            b_.loop(lane_name, r.begin, main_end, lanes, [&](LExpr i) { block(i, {}); });
+            b_.loop(lane_name, main_end, r.end, lanes, [&](LExpr i) { block(i, loop::first_lanes(r.end - i, lanes)); });
+        };
+        const TensorInfo& out = c_.math.tensors[q.lhs];
+        const bool lines = contiguous && out.role == Role::Output && size_of(out.dtype) * static_cast<size_t>(lanes) == 64;
+        if (!lines) return all();
+        c_.out.streamed.push_back({q.lhs, c_.math.vars[s.var].extent});
+        b_.if_(
+            loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
+            [&] {
+                point_.set_streaming(streaming = true);
+                all();
+                point_.set_streaming(streaming = false);
+            },
+            all);
+    }
+
+    // Each tensor is asked for ahead by the loop over lanes that does most with it: others find it in the caches.
+    void plan_ahead(const std::vector<Stmt>& body, std::map<TensorId, std::pair<int, const Stmt*>>& best) {
+        for (const Stmt& s : body) {
+            if (s.kind != StmtKind::For) continue;
+            plan_ahead(s.body, best);
+            const auto loops = [](const Stmt& x) { return x.kind == StmtKind::For; };
+            if (!s.lane || std::any_of(s.body.begin(), s.body.end(), loops)) continue;
+            int work = 0;
+            for (const Stmt& x : s.body)
+                if (x.kind == StmtKind::Map) work += operations(c_.tile.buffers[x.dst].value);
+            for (const Stmt& x : s.body) {
+                if (x.kind != StmtKind::Load) continue;
+                const TensorId t = c_.math.expr(c_.tile.buffers[x.dst].value).ref;
+                if (std::find(locals_.begin(), locals_.end(), t) != locals_.end()) continue;
+                auto [it, fresh] = best.emplace(t, std::pair(work, &s));
+                if (!fresh && work >= it->second.first) it->second = {work, &s};
             }
         }
-        // What is left of a row is more than a mask's worth: whole vectors by themselves.
-        const bool singles = unroll > 1 && !ranged;
-        if (singles) {
-            const LExpr from = main_end;
-            main_end = b_.let("vectors_end", r.begin + loop::floordiv(r.end - r.begin, lanes) * lanes);
-            b_.loop(name, from, main_end, lanes, [&](LExpr i) { body(i, 1, {}); });
-            if (extent.multiple_of(lanes)) return;
+    }
+    int operations(ExprId root) const {
+        int n = 0;
+        std::vector<bool> seen(c_.math.expr_count());
+        std::vector<ExprId> stack{root};
+        while (!stack.empty()) {
+            const ExprId e = stack.back();
+            stack.pop_back();
+            if (seen[e]) continue;
+            seen[e] = true;
+            const math::Expr& x = c_.math.expr(e);
+            if (x.kind == ExprKind::Call) n += info(x.fn).cost == CostClass::Special ? 16 : 1;
+            if (x.kind == ExprKind::Call || x.kind == ExprKind::Cast)
+                stack.insert(stack.end(), x.args.begin(), x.args.end());
         }
-        if (extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
-        masked(main_end, r.end);
+        return n;
     }
-    // A flat map onto one output: its results may be too large to be worth a place in the caches.
-    bool streamable(const Stmt& lane) const {
-        const auto& body = nest_.body;
-        if (nest_.grid.empty() || nest_.grid.back().var != lane.var || nest_.grid.back().tile % lane.tile != 0)
-            return false;
-        if (body.size() != 1 || lane.body.empty() || lane.body.back().kind != StmtKind::Store) return false;
-        if (std::any_of(lane.body.begin(), lane.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; }))
-            return false;
-        const Equation& q = c_.math.equations[lane.body.back().equation];
-        return c_.math.tensors[q.lhs].role == Role::Output && q.update == Update::Set &&
-               c_.math.expr(q.at.back()).kind == ExprKind::Index && c_.math.expr(q.at.back()).ref == lane.var;
+    void plan_ahead() {
+        std::map<TensorId, std::pair<int, const Stmt*>> best;
+        plan_ahead(nest_.body, best);
+        for (const auto& [t, at] : best) {
+            const bool chunked = std::any_of(nest_.grid.begin(), nest_.grid.end(), [&](const tile::GridAxis& g) {
+                return g.var == at.second->var && g.tile > 1;
+            });
+            Point::Ahead& a = ahead_[at.second];
+            if (!chunked && !nest_.grid.empty()) a.row = nest_.grid.back().var;
+            a.tensors.push_back(t);
+        }
     }
+
     int64_t task_tile(VarId v) const {
         for (const tile::GridAxis& g : nest_.grid)
             if (g.var == v) return g.tile;
@@ -377,6 +532,11 @@ private:
     void accumulate_rows(const Stmt& s) {
         const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
         const auto& [memory, origin] = memory_.at(s.dst);
+        // The rows that come next, at the same place: each is a page of its own.
+        Point::Ahead next{rows_.var, {}, rows_.count};
+        for (ExprId a : e.args)
+            for (TensorId t : c_.math.reads(a)) next.tensors.push_back(t);
+        if (rows_.count > 1) point_.set_ahead(&next);
         for (int u = 0; u < point_.positions(); ++u) {
             const LExpr at =
                 b_.let("at", point_.variable(point_.lane()) - origin + static_cast<int64_t>(u) * point_.lanes());
@@ -399,6 +559,7 @@ private:
             }
             b_.store(memory, at, acc);
         }
+        point_.set_ahead(nullptr);
     }
 
     void accumulate(const Stmt& s) {
@@ -531,6 +692,7 @@ private:
     Point point_;
     std::map<VarId, Range> ranges_;
     std::vector<TensorId> locals_;
+    std::map<const Stmt*, Point::Ahead> ahead_;
     std::map<tile::BufferId, Accumulator> accumulators_;
     std::map<tile::BufferId, std::pair<loop::BufferId, LExpr>> memory_;  // partial results, and the index of the first
     struct {
@@ -540,35 +702,65 @@ private:
     } rows_;  // of the loop around that takes several
 };
 
-// Scalar operations of a nest, roughly: the points of its equations, reductions included.
-Sym points_of(const math::Program& p, const schedule::Nest& nest) {
-    Sym total = 0;
-    for (uint32_t i : nest.equations) {
-        const Equation& q = p.equations[i];
-        Sym n = 1;
-        for (VarId v : q.vars) n = n * p.vars[v].extent;
-        if (nest.contraction)
-            for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
-        std::vector<bool> seen(p.expr_count());
-        std::vector<ExprId> stack{q.rhs};
-        Sym inner = 1;
-        while (!nest.contraction && !stack.empty()) {
+// Picoseconds that a nest takes on one thread, roughly, where its data are in the caches: operations and bytes of its
+// equations at all their points, those of reductions included.
+class WorkOf {
+public:
+    WorkOf(const math::Program& p, const schedule::Nest& nest, const schedule::NestPlan& plan) : p_(p) {
+        for (size_t j = 0; j < nest.equations.size(); ++j) {
+            const Equation& q = p.equations[nest.equations[j]];
+            Sym n = 1;
+            for (VarId v : q.vars) n = n * p.vars[v].extent;
+            if (nest.contraction) {
+                for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
+                total_ = total_ + n * Sym(kContractionWork);
+                continue;
+            }
+            lanes_ = std::max(1, plan.equations[j].lanes);
+            scan_ = p.expr(q.rhs).kind == ExprKind::Scan;
+            at(q.rhs, n, static_cast<int64_t>(size_of(p.tensors[q.lhs].dtype)) * kByte);
+        }
+    }
+    Sym total() const { return total_; }
+
+private:
+    static constexpr int64_t kByte = 16, kOperation = 128, kSpecial = 16, kScalarStep = 1000;
+
+    // The expression at n points, with `more` at each.
+    void at(ExprId root, const Sym& n, int64_t more) {
+        std::vector<bool> seen(p_.expr_count());
+        std::vector<ExprId> stack{root}, reduces;
+        int64_t each = more;
+        while (!stack.empty()) {
             const ExprId e = stack.back();
             stack.pop_back();
             if (seen[e]) continue;
             seen[e] = true;
-            const math::Expr& x = p.expr(e);
+            const math::Expr& x = p_.expr(e);
+            if (x.kind == ExprKind::Load) each += static_cast<int64_t>(size_of(x.dtype)) * kByte;
+            if (x.kind == ExprKind::Call)
+                each += (info(x.fn).cost == CostClass::Special ? kSpecial : 1) * kOperation / lanes_;
             if (x.kind == ExprKind::Reduce) {
-                Sym r = 1;
-                for (VarId v : x.vars) r = r * p.vars[v].extent;
-                inner = inner + r;
+                reduces.push_back(e);
+                continue;
             }
-            for (ExprId a : x.args) stack.push_back(a);
+            stack.insert(stack.end(), x.args.begin(), x.args.end());
         }
-        total = total + n * inner;
+        if (scan_) each += kScalarStep;
+        total_ = total_ + n * Sym(std::max<int64_t>(1, each));
+        for (ExprId e : reduces) {
+            const math::Expr& x = p_.expr(e);
+            Sym terms = n;
+            for (VarId v : x.vars) terms = terms * p_.vars[v].extent;
+            for (ExprId a : x.args) at(a, terms, kOperation / lanes_);
+        }
     }
-    return total;
-}
+
+    const math::Program& p_;
+    Sym total_ = 0;
+    int lanes_ = 1;
+    bool scan_ = false;
+};
 }  // namespace
 
 void lower_nest(Context& c, size_t nest, Stage stage) {
@@ -596,7 +788,8 @@ Lowered lower(const tile::Program& p) {
         c.storage[t] = std::move(s);
     }
     for (size_t i = 0; i < p.nests.size(); ++i) {
-        Stage stage{"nest" + std::to_string(i), task_count(p.nests[i], c.math), points_of(c.math, p.kernel.nests[i])};
+        Stage stage{"nest" + std::to_string(i), task_count(p.nests[i], c.math),
+                    WorkOf(c.math, p.kernel.nests[i], p.schedule.nests[i]).total()};
         if (p.nests[i].contract)
             lower_contraction(c, i, std::move(stage));
         else

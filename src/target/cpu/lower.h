@@ -40,10 +40,13 @@ struct ContractionFacts {
     math::Sym packed = 0;                   // elements brought into panels in each run
 };
 
+// Picoseconds of a multiply-add of a contraction, and of an element brought into panels.
+inline constexpr int64_t kContractionWork = 12, kPackWork = 200;
+
 struct Stage {
     std::string function;
     math::Sym tasks;   // tasks are [0, tasks)
-    math::Sym points;  // scalar operations of all tasks together, roughly: decides how many tasks a thread takes
+    math::Sym work;    // picoseconds of all tasks together on one thread, roughly: decides whether threads share them
     std::optional<ContractionFacts> contraction = {};
 };
 
@@ -54,11 +57,16 @@ struct Lowered {
     std::vector<Pack> packs;
     std::vector<SharedPanels> shared;
     std::vector<std::string> faults;  // message of status code i + 1
-    bool streams = false;             // has code for the symbol kStreamSymbol != 0
-    math::Sym stream_row = 0;         // elements of one row of the result that it writes
+    // Results that code for the symbol kStreamSymbol != 0 writes past the caches, and the elements of a row of theirs
+    // that must come in whole multiples of 64 bytes (0: rows may begin anywhere).
+    struct Streamed {
+        math::TensorId tensor;
+        math::Sym row;
+    };
+    std::vector<Streamed> streamed;
 };
-// Set by the caller of a kernel to 1 where its output is large and its rows aligned to 64 bytes: then it bypasses the
-// caches.
+// Set by the caller of a kernel to 1 where its outputs are aligned to 64 bytes and those that can bypass the caches are
+// large.
 inline constexpr const char* kStreamSymbol = "%stream";
 
 Lowered lower(const tile::Program& p);

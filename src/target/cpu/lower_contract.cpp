@@ -172,7 +172,7 @@ private:
         const Sym count = ceil_div(f.span, f.width), elements = extent(f.batch) * count * room_of_depth() * f.width;
         Stage stage{.function = name_ + "_pack_" + f.name,
                     .tasks = extent(f.batch) * count,
-                    .points = extent(f.batch) * f.span * depth_};
+                    .work = extent(f.batch) * f.span * depth_ * kPackWork};
         f.panels = b_.param(name_ + "_" + f.name, type_, static_cast<uint32_t>(c_.out.arguments.size()));
         if (f.constant) {
             c_.out.packs.push_back({stage.function, stage.tasks, elements, type_, c_.math.reads(f.value)});

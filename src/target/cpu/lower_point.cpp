@@ -375,9 +375,10 @@ LExpr Point::load(ExprId e, int position) {
         condition = a.lane_condition;
         if (a.scalar_condition) condition = joint(condition, loop::broadcast(a.scalar_condition, lanes_));
         const LExpr guard = joint(condition, mask_);
-        if (a.step == 1)
+        if (a.step == 1) {
+            if (!guard) prefetch(x, a.offset, position);
             v = b_.load(buffer, a.offset, lanes_, guard);
-        else if (a.step && *a.step != 0)
+        } else if (a.step && *a.step != 0)
             v = b_.load_strided(buffer, a.offset, *a.step, lanes_, guard);
         else
             v = b_.gather(buffer, a.offsets ? a.offsets : loop::broadcast(a.offset, lanes_), guard);
@@ -399,6 +400,38 @@ LExpr Point::load(ExprId e, int position) {
     }
     return v;
 }
+
+// Two pages ahead: the processor's own prefetching ends with a page, and a kernel that computes much on each element
+// would wait at the start of the next one. Rows that are read several times are there as a whole when their turn comes,
+// unless two of them would crowd the second-level cache.
+void Point::prefetch(const Expr& x, LExpr offset, int position) {
+    constexpr int64_t kLine = 64, kAhead = 8192, kLongRow = 512 << 10;
+    if (!ahead_ || std::find(ahead_->tensors.begin(), ahead_->tensors.end(), x.ref) == ahead_->tensors.end()) return;
+    const Storage& s = storage_[x.ref];
+    const auto element = static_cast<int64_t>(size_of(s.dtype)), vector = element * lanes_;
+    if (vector < kLine && position * vector % kLine != 0) return;  // the line of an earlier position
+    const LExpr least = b_.i64(kAhead / element);
+    LExpr distance = least;
+    if (ahead_->row != kNone) {
+        Sym step = 0;
+        for (size_t d = 0; d < s.strides.size(); ++d) {
+            const auto f = affine(p_, x.args[d]);
+            if (!f) return;
+            step = step + f->coefficient(ahead_->row) * s.strides[d];
+        }
+        if (step.upper() < 1) return;
+        const LExpr n = sym(step);
+        if (ahead_->rows > 0)
+            distance = n * ahead_->rows;
+        else
+            distance = loop::select(loop::gt(n, b_.i64(kLongRow / element)), least,
+                                    loop::floordiv(least - 1 + n, n) * n);
+    }
+    for (int64_t at = 0; at < std::max(vector, kLine); at += kLine)
+        b_.prefetch(s.buffer, offset + distance + at / element, false, true);
+}
+
+LExpr Point::place(const Equation& q) { return address(q.lhs, q.at.data(), Outside::Error, 0, "").offset; }
 
 LExpr Point::inside(ExprId e, int position) {
     const Expr& x = p_.expr(e);

@@ -65,6 +65,16 @@ public:
     // Whether lane 0 of every position stands at a multiple of the lanes.
     void set_aligned(bool on) { aligned_ = on; }
     void set_streaming(bool on) { streaming_ = on; }  // full contiguous vectors of aligned results go past the caches
+    // Contiguous full vectors of these tensors are asked for ahead of their use: those `rows` points of `row` further on,
+    // 0: at a distance that suits; kNone: those that follow in memory.
+    struct Ahead {
+        math::VarId row = math::kNone;
+        std::vector<math::TensorId> tensors;
+        int64_t rows = 0;
+    };
+    void set_ahead(const Ahead* a) { ahead_ = a; }
+    // Element offset at which the equation's result for lane 0 of position 0 lies.
+    loop::Expr place(const math::Equation& q);
     void store(const math::Equation& q, loop::Expr value, int position);
 
     // ---- conversions between the types of memory and of arithmetic
@@ -100,6 +110,7 @@ private:
     // A load whose lanes read a few neighbours in a fixed pattern, as x[v // 2] and z[v % 2, v // 2] do: contiguous
     // loads that shuffles spread. nullopt where it is none. lower_pattern.cpp
     std::optional<loop::Expr> patterned(const math::Expr& x, int position);
+    void prefetch(const math::Expr& x, loop::Expr offset, int position);
     loop::Expr inside(math::ExprId e, int position);
     loop::Expr call(const math::Expr& x, int position);
     loop::Expr convert(const math::Expr& x, int position);
@@ -114,6 +125,7 @@ private:
     int lanes_ = 1, positions_ = 1;
     loop::Expr mask_;
     bool streaming_ = false, interior_ = false, whole_inside_ = false, aligned_ = false;
+    const Ahead* ahead_ = nullptr;
 };
 
 loop::Expr joint(loop::Expr a, loop::Expr b);  // and of conditions, either of which may be none

@@ -1,0 +1,168 @@
+// Access to memory: what is turned in registers, what goes past the caches, what is asked for ahead.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "lang/library.h"
+#include "math/localise.h"
+#include "runtime/thread_pool.h"
+#include "target/cpu/cpu.h"
+#include "target/cpu/features.h"
+
+namespace opwright::target::cpu {
+namespace {
+using namespace math;
+
+std::vector<std::string> levels() {
+    std::vector<std::string> r;
+    for (Level l : kLevels)
+        if (features_at(l)) r.emplace_back(name(l));
+    return r;
+}
+
+// Runs the operator `f` of the source, compiled for open extents (equal ones are one symbol). Guard bytes stand before
+// and behind the output, which begins at a multiple of 64 bytes.
+Tensor run(const std::string& source, const std::vector<Tensor>& inputs, const Shape& out, const std::string& level) {
+    lang::Library library;
+    EXPECT_TRUE(library.add(std::make_shared<Source>(Source{"test", source})).ok());
+    std::vector<lang::Argument> arguments;
+    SymValues named;
+    for (const Tensor& t : inputs) {
+        lang::Argument a{t.dtype(), {}, true};
+        for (int64_t d : t.shape()) {
+            const std::string symbol = "e" + std::to_string(d);
+            a.shape.push_back(Sym::symbol(symbol));
+            named[symbol] = d;
+        }
+        arguments.push_back(std::move(a));
+    }
+    auto elaborated = library.elaborate("f", arguments, {});
+    if (!elaborated.ok()) {
+        ADD_FAILURE() << render(elaborated.error());
+        return {};
+    }
+    const Localised l = localise(*elaborated);
+    std::vector<int64_t> symbols;
+    for (const Sym& v : l.values) symbols.push_back(*evaluate(v, named));
+    const Request request{.program = &l.program, .constant_inputs = std::vector<bool>(inputs.size())};
+    auto k = compile(std::span(&request, 1), {.level = level, .cache = false});
+    if (!k[0].ok()) {
+        ADD_FAILURE() << render(k[0].error());
+        return {};
+    }
+    constexpr int64_t kGuard = 256;
+    Tensor result(l.program.tensors[l.program.outputs[0]].dtype, out);
+    Tensor memory(DType::U8, {static_cast<int64_t>(result.bytes()) + 2 * kGuard});
+    std::memset(memory.data(), 0x5a, memory.bytes());
+    char* place = static_cast<char*>(memory.data()) + kGuard;
+    std::vector<const void*> in;
+    for (const Tensor& t : inputs) in.push_back(t.data());
+    void* to[] = {place};
+    const Tensor workspace(DType::U8, {std::max<int64_t>(64, (*k[0])->workspace_bytes(symbols))});
+    static runtime::ThreadPool pool(2);
+    EXPECT_TRUE((*k[0])->run({in, to, symbols, const_cast<void*>(workspace.data())}, pool).ok());
+    std::memcpy(result.data(), place, result.bytes());
+    for (int64_t g = 0; g < kGuard; ++g) {
+        EXPECT_EQ(place[-1 - g], 0x5a) << "written in front of the output";
+        EXPECT_EQ(place[static_cast<int64_t>(result.bytes()) + g], 0x5a) << "written behind the output";
+    }
+    return result;
+}
+
+Tensor numbers(DType t, Shape s, uint64_t seed) {
+    Tensor r(t, std::move(s));
+    std::mt19937_64 rng(seed);
+    for (int64_t i = 0; i < r.size(); ++i) r.set(i, static_cast<double>(static_cast<int64_t>(rng() % 101) - (is_unsigned_int(t) ? 0 : 50)));
+    return r;
+}
+
+TEST(CpuMemory, TransposesOfEveryWidthOfElement) {
+    const std::string source = "op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n";
+    for (const std::string& level : levels())
+        for (DType t : {DType::U8, DType::I16, DType::BF16, DType::F16, DType::F32, DType::I64, DType::F64})
+            for (const auto& [m, n] : {std::pair<int64_t, int64_t>{67, 131}, {1041, 66}, {300, 7}}) {
+                const Tensor x = numbers(t, {m, n}, 1);
+                const Tensor y = run(source, {x}, {n, m}, level);
+                for (int64_t i = 0; i < n * m; ++i)
+                    ASSERT_EQ(y.get(i), x.get(i % m * n + i / m)) << level << " " << name(t) << " " << m << "x" << n << " at " << i;
+            }
+}
+
+// Two tensors read across the lanes, one along them and one that is the same for all of them.
+TEST(CpuMemory, ArithmeticOnTransposedReads) {
+    const std::string source =
+        "op f(x[m,n], w[m,n], z[n,m], b[n]) -> y[n,m]:\n    y[n,m] = x[m,n] * z[n,m] + w[m,n] - b[n]\n";
+    for (const std::string& level : levels())
+        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{70, 200}, {1100, 65}}) {
+            const Tensor x = numbers(DType::F32, {m, n}, 1), w = numbers(DType::F32, {m, n}, 2),
+                         z = numbers(DType::F32, {n, m}, 3), b = numbers(DType::F32, {n}, 4);
+            const Tensor y = run(source, {x, w, z, b}, {n, m}, level);
+            for (int64_t i = 0; i < n * m; ++i) {
+                const int64_t at = i % m * n + i / m;
+                ASSERT_EQ(y.get(i), x.get(at) * z.get(i) + w.get(at) - b.get(i / m)) << level << " at " << i;
+            }
+        }
+}
+
+TEST(CpuMemory, TransposedReadsOutsideAreWhatTheAccessSays) {
+    const std::string source = "op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n] + x[m + 3, n + 2] outside (7)\n";
+    for (const std::string& level : levels()) {
+        const int64_t m = 75, n = 150;
+        const Tensor x = numbers(DType::F32, {m, n}, 1), y = run(source, {x}, {n, m}, level);
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t j = 0; j < m; ++j)
+                ASSERT_EQ(y.get(i * m + j), x.get(j * n + i) + (i + 2 < n && j + 3 < m ? x.get((j + 3) * n + i + 2) : 7)) << level << " at " << i << ", " << j;
+    }
+}
+
+// Rows that begin anywhere in a line, of results beyond 16 MB: the vectors between their ends go past the caches.
+TEST(CpuMemory, LargeResultsStreamFromUnevenRows) {
+    const int64_t m = 4301, n = 1003;
+    const Tensor x = numbers(DType::F32, {m, n}, 1), b = numbers(DType::F32, {n}, 2);
+    for (const std::string& level : levels()) {
+        const Tensor y = run("op f(x[m,n], b[n]) -> y[m,n]:\n    y[m,n] = 2 * x[m,n] + b[n]\n", {x, b}, {m, n}, level);
+        for (int64_t i = 0; i < m * n; ++i)
+            ASSERT_EQ(y.as<float>()[i], 2 * x.as<float>()[i] + b.as<float>()[i % n]) << level << " at " << i;
+        const Tensor z = run("op f(x[m,n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n    s[m] = sum[n](x[m,n])\n"
+                             "    y[m,n] = x[m,n] - c[m] + s[m]\n", {x}, {m, n}, level);
+        for (int64_t i = 0; i < m; ++i) {
+            const float* row = x.as<float>() + i * n;
+            const float most = *std::max_element(row, row + n), sum = std::accumulate(row, row + n, 0.0f);  // exact: whole numbers
+            for (int64_t j = 0; j < n; ++j)
+                ASSERT_EQ(z.as<float>()[i * n + j], row[j] - most + sum) << level << " at " << i << ", " << j;
+        }
+        const Tensor t = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
+        for (int64_t i = 0; i < n * m; ++i)
+            ASSERT_EQ(t.as<float>()[i], x.as<float>()[i % m * n + i / m]) << level << " at " << i;
+    }
+}
+
+// As above where the rows of the result are whole lines, which a transpose needs to bypass the caches.
+TEST(CpuMemory, LargeTransposesStream) {
+    const int64_t m = 2048, n = 2051;
+    const Tensor x = numbers(DType::F32, {m, n}, 1);
+    for (const std::string& level : levels()) {
+        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
+        for (int64_t i = 0; i < n * m; ++i)
+            ASSERT_EQ(y.as<float>()[i], x.as<float>()[i % m * n + i / m]) << level << " at " << i;
+    }
+}
+
+TEST(CpuMemory, SumsAcrossRows) {
+    for (const std::string& level : levels())
+        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{37, 4500}, {1000, 65}, {17, 2049}, {3, 100}}) {
+            const Tensor x = numbers(DType::F32, {m, n}, 1);
+            const Tensor y = run("op f(x[m,n]) -> y[n]:\n    y[n] = sum[m](x[m,n])\n", {x}, {n}, level);
+            for (int64_t j = 0; j < n; ++j) {
+                float want = 0;
+                for (int64_t i = 0; i < m; ++i) want += x.as<float>()[i * n + j];
+                ASSERT_EQ(y.as<float>()[j], want) << level << " " << m << "x" << n << " at " << j;
+            }
+        }
+}
+
+}  // namespace
+}  // namespace opwright::target::cpu
