@@ -137,7 +137,7 @@ const Candidate* refused(const Row& r, const Profile& p) {
 
 double fusion_gain(const Candidate& c, const Profile& p) {
     const double bandwidth = p.machine.bandwidth(c.bytes);
-    return (bandwidth > 0 ? c.bytes / bandwidth : 0) + p.machine.dispatch_seconds;
+    return (bandwidth > 0 ? c.bytes / bandwidth : 0) + p.machine.dispatch_seconds + p.call_seconds;
 }
 
 std::string fusion_hint(const Row& r, const Profile& p) {

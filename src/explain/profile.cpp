@@ -165,6 +165,9 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         p.candidates.push_back({d.producer, d.consumer, d.value, d.reason, d.taken, value(d.bytes, symbols)});
         if (d.taken) p.fused_bytes += p.candidates.back().bytes, ++p.fused;
     }
+    if (!machine.device) {
+        OPW_TRY(p.call_seconds, call_seconds());
+    }
     double total = 0;
     std::vector<std::map<math::Fn, math::Sym>> functions;  // by row
     std::vector<graph::NodeId> nodes;
@@ -196,6 +199,11 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
             r.schedule = k->schedule_summary();
             r.evidence.stages = k->stages(t.symbols);
             r.evidence.loops = k->loops(t.symbols);
+        }
+        if (!machine.device) {  // what is one task is not handed to other threads
+            const auto& stages = r.evidence.stages;
+            const bool shared = stages.empty() || std::any_of(stages.begin(), stages.end(), [](const auto& s) { return s.tasks > 1; });
+            r.floor_launch = p.call_seconds + (shared ? machine.dispatch_seconds : 0);
         }
         for (const auto& [f, count] : cost.by_function)
             r.evidence.functions.push_back({std::string(math::info(f).op.empty() ? math::info(f).name : math::info(f).op), value(count, symbols), 0});
@@ -234,6 +242,9 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     OPW_CHECK(count_subnormals(e, inputs, pool, explained));
     if (o.one_thread && pool.size() > 1) {
         runtime::ThreadPool one(1);
+        if (!machine.measured_at.empty()) {
+            OPW_TRY(p.alone, measure_machine(one));
+        }
         OPW_TRY(const runtime::Timing alone, e.measure(inputs, one, 1, std::max(1, o.repeats / 2)));
         for (const runtime::StepTime& t : alone.steps)
             if (const auto it = explained.find(t.node); it != explained.end()) it->second->evidence.one_thread = t.min;

@@ -47,7 +47,13 @@ json graph_json(const Profile& p, const graph::Graph& g) {
             continue;
         }
         json node{{"inputs", x.inputs}, {"outputs", x.outputs}};
-        if (view) node["view"] = x.sources.empty() ? "view" : x.sources.back().type;
+        if (view) {  // one that belongs to a kernel's operator (the shape that it works in) has no name of its own
+            const auto own = [&](const Row& r) {
+                return std::any_of(r.sources.begin(), r.sources.end(), [&](const graph::SourceOp& s) { return s.name == x.sources.back().name; });
+            };
+            const bool nameless = x.sources.empty() || std::any_of(p.rows.begin(), p.rows.end(), own);
+            node["view"] = nameless ? "other shape" : x.sources.back().type;
+        }
         else node["row"] = row->second;
         used.insert(x.inputs.begin(), x.inputs.end());
         used.insert(x.outputs.begin(), x.outputs.end());

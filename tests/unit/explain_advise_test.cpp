@@ -131,6 +131,18 @@ TEST(Advice, ThreadsThatWait) {
     EXPECT_THAT(advice(r, p), Not(HasSubstr("threads that wait")));
 }
 
+TEST(Advice, ThreadsThatShareACoreAreNotExpectedToDoubleIt) {
+    Profile p = machine(2);
+    Row r = product(p, 2e-3);
+    r.evidence.one_thread = 2e-3;
+    p.alone = p.machine;  // one thread computes as fast as both
+    r.parts = attribute(r, p);
+    EXPECT_EQ(part(r.parts, Cause::Threads), 0);
+    p.alone->flops_f32 /= 1.25;
+    r.parts = attribute(r, p);
+    EXPECT_NEAR(part(r.parts, Cause::Threads), 0.4e-3, 2e-6);
+}
+
 TEST(Advice, OtherProcessesAreNoPropertyOfTheKernel) {
     const Profile p = machine();
     Row r = product(p, 1.25e-3);
