@@ -22,6 +22,7 @@ packages=(
     "libjpeg-dev         JPEG pictures in and out"
     "libzip-dev          .npz files in and out"
     "libxxhash-dev       keys of the cache of compiled objects"
+    "libsqlite3-dev      the database of timings that tuning keeps"
     "libgtest-dev        the C++ tests"
     "libgmock-dev        the C++ tests"
     "clang-19            the fuzzers and the sanitizer build of the tests"

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "fuse/cleanup.h"
+#include "runtime/thread_pool.h"
+#include "tune/source.h"
 
 namespace opwright {
 namespace {
@@ -63,8 +65,12 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
             r.decisions.push_back(std::move(d));
         }
 
+    // Schedules that won when they were measured.
+    runtime::ExecutableOptions execution = o.execution;
+    if (o.tuned && execution.engine == runtime::Engine::Cpu && execution.cpu.schedule.empty() && !execution.cpu.tuned)
+        execution.cpu.tuned = tune::tuned_schedules(pool.size(), r.tuning_problem);
     // Schedule, tile, loop and machine code, kernel by kernel (target/cpu), then what is constant in their inputs.
-    auto built = runtime::Executable::build(std::move(g), o.execution, pool);
+    auto built = runtime::Executable::build(std::move(g), execution, pool);
     if (!built.ok()) return built.error();
     r.executable = std::move(built).value();
     return r;

@@ -12,6 +12,7 @@ namespace opwright {
 struct CompileOptions {
     runtime::ExecutableOptions execution;
     bool fuse = true;
+    bool tuned = true;         // schedules that won when they were tuned (tune/source.h) in place of the default ones
     bool check = false;        // verify every level as it is made; a violation is a bug in Opwright and aborts
     fuse::Limits limits;
 };
@@ -19,6 +20,7 @@ struct CompileOptions {
 struct Compiled {
     std::shared_ptr<const runtime::Executable> executable;
     std::vector<fuse::Decision> decisions;
+    std::string tuning_problem;  // why the tuning database could not be read, and what to do; empty: nothing is wrong
 };
 Result<Compiled> compile(graph::Graph g, const CompileOptions& o, runtime::ThreadPool& pool);
 

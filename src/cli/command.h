@@ -30,6 +30,7 @@ void add_compare(CLI::App& app, Context& c);
 void add_run(CLI::App& app, Context& c);
 void add_verify(CLI::App& app, Context& c);
 void add_profile(CLI::App& app, Context& c);
+void add_tune(CLI::App& app, Context& c);
 void add_ops(CLI::App& app, Context& c);
 void add_doctor(CLI::App& app, Context& c);
 void add_onnx_test(CLI::App& app, Context& c);

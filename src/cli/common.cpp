@@ -13,6 +13,7 @@
 
 #include "runtime/thread_pool.h"
 #include "target/target.h"
+#include "tune/database.h"
 
 namespace opwright::cli {
 
@@ -23,6 +24,7 @@ void ExecutionFlags::add(CLI::App& a) {
     a.add_option("--vector", vector, "widest vector unit to use")->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))->capture_default_str();
     a.add_flag("--no-cache", no_cache, "neither read nor write the disk cache of compiled objects");
     a.add_flag("--no-fuse", no_fuse, "one kernel for each operator");
+    a.add_flag("--untuned", untuned, "the default schedules, whatever `opwright tune` found");
 }
 
 CompileOptions ExecutionFlags::options() const {
@@ -31,6 +33,7 @@ CompileOptions ExecutionFlags::options() const {
     o.execution.cpu.level = vector == "auto" ? "" : vector;
     o.execution.cpu.cache = !no_cache;
     o.fuse = !no_fuse;
+    o.tuned = !untuned;
     return o;
 }
 
@@ -68,6 +71,30 @@ std::vector<std::string> TargetFlags::placement(const Compiled& c) const {
         r.push_back(fmt::format("fallback: '{}' ran on the cpu, because target {} refused it: {}",
                                 n.sources.empty() ? n.program.name : n.sources.back().name, target, f.reason));
     }
+    return r;
+}
+
+std::vector<std::string> tuning_notes(const Compiled& c, const std::vector<Tensor>& inputs) {
+    std::vector<std::string> r;
+    if (!c.tuning_problem.empty()) r.push_back("not tuned: " + c.tuning_problem);
+    std::vector<Shape> shapes;
+    for (const Tensor& t : inputs) shapes.push_back(t.shape());
+    const auto steps = c.executable->sizes(shapes);
+    if (!steps.ok()) return r;
+    size_t tuned = 0;
+    std::string which;
+    for (const auto& s : *steps) {
+        const auto* k = c.executable->kernel(s.node);
+        const std::string note = k ? k->tuned(s.symbols) : "";
+        if (note.empty()) continue;
+        const graph::Node& n = c.executable->graph().nodes[s.node];
+        if (++tuned <= 3)
+            which += fmt::format("{}{} {}", which.empty() ? "" : "; ", n.sources.empty() ? n.program.name : n.sources.back().name,
+                                 note.substr(note.find(' ') + 1));
+    }
+    if (tuned == 0) return r;
+    r.push_back(fmt::format("tuned: {} of {} kernel{} ({}{}), from {}", tuned, steps->size(), steps->size() == 1 ? "" : "s", which,
+                            tuned > 3 ? "; ..." : "", tune::default_path().value_or("")));
     return r;
 }
 

@@ -22,7 +22,7 @@ namespace opwright::cli {
 struct ExecutionFlags {
     int threads = 0;
     std::string engine = "cpu", vector = "auto";
-    bool no_cache = false, no_fuse = false;
+    bool no_cache = false, no_fuse = false, untuned = false;
     void add(CLI::App& command);
     CompileOptions options() const;
     std::shared_ptr<runtime::ThreadPool> pool() const;
@@ -38,6 +38,10 @@ struct TargetFlags {
     // One line on where `c` runs and one for each kernel that fell back to the cpu; nothing for target cpu.
     std::vector<std::string> placement(const Compiled& c) const;
 };
+
+// Which kernels run a schedule that tuning found, and from where it is: a line, or none. A line too where the tuning database
+// could not be read.
+std::vector<std::string> tuning_notes(const Compiled& c, const std::vector<Tensor>& inputs);
 
 // ---- output
 

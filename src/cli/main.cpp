@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
     add_run(app, c);
     add_verify(app, c);
     add_profile(app, c);
+    add_tune(app, c);
     add_ops(app, c);
     add_doctor(app, c);
     add_onnx_test(app, c);

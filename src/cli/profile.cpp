@@ -75,12 +75,14 @@ Result<Measured> measure(const Flags& f, std::vector<std::string>& notes) {
         OPW_TRY(const auto compiled, model->version(inputs));
         OPW_TRY(const auto arguments, model->arguments(*compiled, inputs));
         for (std::string& line : f.on.placement(*compiled)) notes.push_back(std::move(line));
+        for (std::string& line : tuning_notes(*compiled, arguments)) notes.push_back(std::move(line));
         OPW_TRY(const explain::Machine machine, ceilings());
         return measure_compiled(f, compiled, arguments, machine, *pool);
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
     OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options, pool));
     OPW_TRY(const auto version, call.op->version(call.inputs));
+    for (std::string& line : tuning_notes(*version.compiled, version.arguments)) notes.push_back(std::move(line));
     OPW_TRY(const explain::Machine machine, ceilings());
     OPW_TRY(Measured m, measure_compiled(f, version.compiled, version.arguments, machine, *pool));
     m.library = op.first;

@@ -31,6 +31,8 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
         OPW_TRY(auto outputs, model->run(inputs));
         OPW_TRY(const auto compiled, model->version(inputs));
         place = f.on.placement(*compiled);
+        OPW_TRY(const auto arguments, model->arguments(*compiled, inputs));
+        for (std::string& line : tuning_notes(*compiled, arguments)) place.push_back(std::move(line));
         for (size_t i = 0; i < outputs.size(); ++i) r.push_back({model->outputs()[i].name, std::move(outputs[i])});
         return r;
     }
@@ -47,6 +49,7 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
     OPW_TRY(const auto version, call.op->version(call.inputs));
     OPW_TRY(auto outputs, version.compiled->executable->run(version.arguments, call.op->pool()));
     place = f.on.placement(*version.compiled);
+    for (std::string& line : tuning_notes(*version.compiled, version.arguments)) place.push_back(std::move(line));
     for (size_t i = 0; i < outputs.size(); ++i)
         r.push_back({version.program.tensors[version.program.outputs[i]].name, std::move(outputs[i])});
     return r;

@@ -196,7 +196,8 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
         r.evidence.launches = t.launches;
         if (const auto* k = e.kernel(t.node)) {
-            r.schedule = k->schedule_summary();
+            r.schedule = k->at(t.symbols).schedule_summary();
+            if (const std::string tuned = k->tuned(t.symbols); !tuned.empty()) r.schedule += "; " + tuned;
             r.evidence.stages = k->stages(t.symbols);
             r.evidence.loops = k->loops(t.symbols);
         }

@@ -477,6 +477,15 @@ Result<Executable::Memory> Executable::memory(std::span<const Shape> shapes) con
     OPW_TRY(auto p, impl_->plan({shapes.begin(), shapes.end()}));
     return Memory{p->memory.bytes, p->memory.lower_bound, impl_->constant_bytes};
 }
+Result<std::vector<Executable::StepSizes>> Executable::sizes(std::span<const Shape> shapes) const {
+    OPW_TRY(const auto p, impl_->plan({shapes.begin(), shapes.end()}));
+    std::vector<StepSizes> r;
+    for (const Plan::Launch& l : p->launches) {
+        const auto first = p->arguments.begin() + l.symbols;
+        r.push_back({l.node, {first, first + l.symbol_count}});
+    }
+    return r;
+}
 const std::vector<Executable::Fallback>& Executable::fallbacks() const { return impl_->fallbacks; }
 const target::cpu::Kernel* Executable::kernel(graph::NodeId n) const { return impl_->kernels[n].get(); }
 

@@ -91,6 +91,14 @@ public:
     };
     const std::vector<Fallback>& fallbacks() const;
 
+    // Nodes that run at run time, in order, with the values that their kernels are called with at these shapes. Errors as
+    // for run().
+    struct StepSizes {
+        graph::NodeId node = graph::kNone;
+        std::vector<int64_t> symbols;
+    };
+    Result<std::vector<StepSizes>> sizes(std::span<const Shape> shapes) const;
+
     // Of a Compute node; nullptr for views and nodes evaluated beforehand.
     const target::cpu::Kernel* kernel(graph::NodeId n) const;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -13,12 +14,14 @@
 #include "math/folded_reads.h"
 #include "runtime/thread_pool.h"
 #include "runtime/wake.h"
-#include "schedule/schedule.h"
-#include "schedule/siblings.h"
+#include "schedule/candidates.h"
+#include "schedule/portable.h"
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
 #include "target/cpu/loop_facts.h"
 #include "target/cpu/lower.h"
+#include "target/cpu/plan.h"
+#include "target/cpu/variants.h"
 #include "tile/apply.h"
 
 namespace opwright::target::cpu {
@@ -148,26 +151,7 @@ public:
     std::vector<StageFacts> stages(std::span<const int64_t> symbols) const override {
         SymValues named;
         for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = symbols[i];
-        const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
-        std::vector<StageFacts> r;
-        for (const Stage& s : code_->lowered.stages) {
-            StageFacts f{value(s.tasks), {}};
-            if (const auto& c = s.contraction) {
-                RegisterTile t{static_cast<int>(c->rows), static_cast<int>(c->columns), value(c->m), value(c->n),
-                               value(c->k), value(c->batch)};
-                const int64_t rest = t.m % c->rows;
-                const auto smaller = std::find_if(c->smaller.begin(), c->smaller.end(), [&](int64_t n) { return n >= rest; });
-                const int64_t rows =
-                    t.m - rest + (rest == 0 ? 0 : smaller == c->smaller.end() ? c->rows : *smaller);
-                const int64_t columns = (t.n + c->columns - 1) / c->columns * c->columns;
-                t.computed = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(t.k) *
-                             static_cast<double>(t.batch);
-                t.packed = static_cast<double>(value(c->packed));
-                f.tile = t;
-            }
-            r.push_back(std::move(f));
-        }
-        return r;
+        return stage_facts(code_->lowered, named);
     }
 
 private:
@@ -326,19 +310,21 @@ void must_be_sound(const std::vector<std::string>& problems, const char* level) 
         throw std::logic_error(fmt::format("the {} level is not well formed: {}", level, problems[0]));
 }
 
-std::shared_ptr<Code> build(const Request& request, const Features& features, const Options& o) {
+// Under the schedule `tuned` (portable JSON), where there is one.
+std::shared_ptr<Code> build(const Request& request, const Features& features, const Options& o, const std::string& tuned) {
     auto code = std::make_shared<Code>();
-    const target::Machine machine{.vector_bytes = features.vector_bytes, .vector_registers = features.registers};
-    code->kernel = schedule::form_kernel(*request.program, request.constant_inputs);
-    schedule::join_siblings(code->kernel);
-    schedule::Schedule plan = schedule::default_cpu_schedule(code->kernel, machine);
-    if (!o.schedule.empty()) {
-        auto own = schedule::from_json(o.schedule, code->kernel);
+    Planned planned = cpu::plan(request, features);
+    code->kernel = std::move(planned.kernel);
+    schedule::Schedule plan = std::move(planned.untuned);
+    const target::Machine& machine = planned.machine;
+    if (!o.schedule.empty() || !tuned.empty()) {
+        auto own = o.schedule.empty() ? schedule::from_portable(tuned, code->kernel) : schedule::from_json(o.schedule, code->kernel);
         if (!own.ok()) {
             code->failure = own.error();
             return code;
         }
         plan = std::move(*own);
+        if (o.schedule.empty()) plan.summary = schedule::summary(plan, code->kernel);
     }
     code->summary = plan.summary;
     code->plan = plan;
@@ -387,36 +373,76 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
 }
 }  // namespace
 
+namespace {
+// A program, and the schedules under which it is wanted.
+struct Job {
+    size_t request = 0;
+    std::vector<TunedSchedule> tuned;             // what was measured, by sizes
+    std::vector<std::string> schedules;           // each once; empty text: the untuned one
+    std::vector<std::shared_ptr<Code>> codes;     // of `schedules`
+};
+
+// What tuning knows of a program. One whose extents are numbers needs the winner alone.
+void look_up(Job& job, const Request& request, const Features& features, const Options& o, const std::string& content) {
+    if (o.tuned && o.schedule.empty()) job.tuned = o.tuned->find("cpu", features.key(), content);
+    const bool fixed = request.program->symbols().empty();
+    std::erase_if(job.tuned, [&](const TunedSchedule& t) { return t.sizes.empty() != fixed; });
+    if (fixed && job.tuned.size() > 1) job.tuned.resize(1);
+    if (std::all_of(job.tuned.begin(), job.tuned.end(), [](const TunedSchedule& t) { return t.schedule.empty(); })) job.tuned.clear();
+    if (job.tuned.empty() || !fixed) job.schedules.emplace_back();
+    for (const TunedSchedule& t : job.tuned)
+        if (std::find(job.schedules.begin(), job.schedules.end(), t.schedule) == job.schedules.end())
+            job.schedules.push_back(t.schedule);
+}
+
+// A stored schedule that does not fit gives way to the untuned one.
+Result<KernelRef> finish(const Job& job, const std::map<std::string, KernelRef>& by_schedule, double reach) {
+    if (job.tuned.empty()) return by_schedule.at("");
+    std::vector<Variant> variants;
+    if (const auto untuned = by_schedule.find(""); untuned != by_schedule.end()) variants.push_back({{}, untuned->second, 1, ""});
+    for (const TunedSchedule& t : job.tuned)
+        if (const auto k = by_schedule.find(t.schedule); k != by_schedule.end())
+            variants.push_back({t.sizes, k->second, t.gain, t.measured_at});
+    return with_variants(std::move(variants), reach);
+}
+}  // namespace
+
 std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const Options& o) {
-    Features features = host_features();
-    if (!o.level.empty()) {
-        const auto level = level_from_name(o.level);
-        const auto lower = level ? features_at(*level) : std::nullopt;
-        if (!lower) {
-            const Diagnostic d(fmt::format("This processor has no vector level \"{}\".", o.level), {},
-                               "Choose baseline, avx2 or avx512, as `opwright doctor` lists them.");
-            return std::vector<Result<KernelRef>>(requests.size(), Result<KernelRef>(d));
-        }
-        features = *lower;
-    }
+    const auto chosen = features_of(o);
+    if (!chosen.ok()) return std::vector<Result<KernelRef>>(requests.size(), Result<KernelRef>(chosen.error()));
+    const Features& features = *chosen;
     // Equal requests share one Code.
     std::unordered_map<std::string, size_t> first;
-    std::vector<size_t> representative(requests.size()), unique;
+    std::vector<size_t> representative(requests.size());
+    std::vector<Job> jobs;
     for (size_t i = 0; i < requests.size(); ++i) {
-        std::string key = requests[i].program->canonical();
-        for (bool c : requests[i].constant_inputs) key += c ? '1' : '0';
-        auto [it, fresh] = first.emplace(std::move(key), unique.size());
-        if (fresh) unique.push_back(i);
+        std::string content = content_of(requests[i]);
+        auto [it, fresh] = first.emplace(content, jobs.size());
+        if (fresh) {
+            jobs.push_back({i, {}, {}, {}});
+            look_up(jobs.back(), requests[i], features, o, content);
+            jobs.back().codes.resize(jobs.back().schedules.size());
+        }
         representative[i] = it->second;
     }
-    std::vector<std::shared_ptr<Code>> codes(unique.size());
+    std::vector<std::pair<size_t, size_t>> work_list;
+    for (size_t j = 0; j < jobs.size(); ++j)
+        for (size_t v = 0; v < jobs[j].schedules.size(); ++v) work_list.emplace_back(j, v);
     std::atomic<size_t> next{0};
     std::exception_ptr bug;
     std::mutex bug_mutex;
     const auto work = [&] {
-        for (size_t u; (u = next.fetch_add(1)) < unique.size();) {
+        for (size_t u; (u = next.fetch_add(1)) < work_list.size();) {
+            auto& [j, v] = work_list[u];
+            const Request& request = requests[jobs[j].request];
             try {
-                codes[u] = build(requests[unique[u]], features, o);
+                jobs[j].codes[v] = build(request, features, o, jobs[j].schedules[v]);
+                // No schedule fits, and there is no other: the untuned one.
+                if (jobs[j].codes[v]->failure && !jobs[j].schedules[v].empty() && jobs[j].schedules.size() == 1) {
+                    jobs[j].codes[v] = build(request, features, o, "");
+                    jobs[j].tuned.clear();
+                    jobs[j].schedules[v].clear();
+                }
             } catch (...) {
                 std::lock_guard lock(bug_mutex);
                 if (!bug) bug = std::current_exception();
@@ -424,7 +450,7 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
         }
     };
     const int threads = std::min<int>(o.compile_threads > 0 ? o.compile_threads : runtime::available_processors(),
-                                      static_cast<int>(unique.size()));
+                                      static_cast<int>(work_list.size()));
     std::vector<std::thread> others;
     for (int t = 1; t < threads; ++t) others.emplace_back(work);
     work();
@@ -433,11 +459,15 @@ std::vector<Result<KernelRef>> compile(std::span<const Request> requests, const 
 
     std::vector<Result<KernelRef>> out;
     for (size_t i = 0; i < requests.size(); ++i) {
-        const auto& code = codes[representative[i]];
-        if (code->failure)
-            out.emplace_back(*code->failure);
-        else
-            out.emplace_back(KernelRef(std::make_shared<CpuKernel>(code)));
+        const Job& job = jobs[representative[i]];
+        if (job.schedules[0].empty() && job.codes[0]->failure) {
+            out.emplace_back(*job.codes[0]->failure);
+            continue;
+        }
+        std::map<std::string, KernelRef> by_schedule;
+        for (size_t v = 0; v < job.schedules.size(); ++v)
+            if (!job.codes[v]->failure) by_schedule[job.schedules[v]] = std::make_shared<CpuKernel>(job.codes[v]);
+        out.push_back(finish(job, by_schedule, o.tuned ? o.tuned->reach() : 1));
     }
     return out;
 }
