@@ -112,11 +112,19 @@ public:
     Tensor(opw_dtype dtype, std::vector<int64_t> shape)
         : dtype_(dtype), shape_(std::move(shape)), bytes_(byte_count()), data_(bytes_.data()) {}
     Tensor(const Tensor& other)
-        : dtype_(other.dtype_), shape_(other.shape_), bytes_(other.data_, other.data_ + other.byte_count()),
-          data_(bytes_.data()) {}
-    Tensor(Tensor&& other) noexcept = default;
-    Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
-    Tensor& operator=(Tensor&& other) noexcept = default;
+        : dtype_(other.dtype_), shape_(other.shape_),
+          bytes_(other.data_, other.data_ ? other.data_ + other.byte_count() : nullptr), data_(bytes_.data()) {}
+    Tensor(Tensor&& other) noexcept
+        : dtype_(other.dtype_), shape_(std::move(other.shape_)), bytes_(std::move(other.bytes_)),
+          owner_(std::move(other.owner_)), data_(std::exchange(other.data_, nullptr)) {}
+    Tensor& operator=(Tensor other) noexcept {
+        std::swap(dtype_, other.dtype_);
+        shape_.swap(other.shape_);
+        bytes_.swap(other.bytes_);
+        owner_.swap(other.owner_);
+        std::swap(data_, other.data_);
+        return *this;
+    }
 
     // T is the C++ type of the elements (bool, an integer, float, double); as many values as the shape holds.
     template <class T>
