@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/schedule_file.h"
 #include "cli/subject.h"
 #include "io/file.h"
 #include "target/target.h"
@@ -25,7 +26,7 @@ Status emit(const Flags& f) {
     target::EmitOptions o;
     o.arch = f.arch;
     OPW_TRY(o.sizes, parse_sizes(f.data.size));
-    if (!f.schedule.empty()) { OPW_TRY(o.schedule, io::read_file(f.schedule)); }
+    if (!f.schedule.empty()) { OPW_TRY(o.schedule, read_schedule(f.schedule, f.target)); }
     OPW_TRY(const target::Emission e, to->emit(p, o));
     if (f.json) {
         nlohmann::json files = nlohmann::json::array();

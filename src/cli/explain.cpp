@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/schedule_file.h"
 #include "cli/subject.h"
 #include "explain/operator_report.h"
 #include "explain/units.h"
@@ -67,6 +68,7 @@ nlohmann::json decisions_json(const Compiled& c) {
 }
 
 Status explain_model(const Flags& f) {
+    if (!f.schedule.empty()) { OPW_CHECK(read_schedule(f.schedule, f.target)); }
     OPW_TRY(auto model, Model::load(f.target, options_of(f), f.execution.pool()));
     std::shared_ptr<const Compiled> compiled;
     OPW_TRY(const bool complete, model->prepare());
@@ -140,7 +142,7 @@ Status explain_operator(const Flags& f) {
     OPW_TRY(const auto op, load_operator(f.target, f.op));
     CompileOptions options = options_of(f);
     if (!f.schedule.empty()) {
-        OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
+        OPW_TRY(options.execution.cpu.schedule, read_schedule(f.schedule, f.target));
     }
     const bool emitted = target::find_target(f.level).ok();
     if (emitted || f.on != "cpu") {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/schedule_file.h"
 #include "cli/subject.h"
 #include "io/file.h"
 
@@ -25,6 +26,7 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
     std::vector<io::NamedTensor> r;
     CompileOptions options = f.execution.options();
     OPW_CHECK(f.on.apply(options));
+    if (!f.schedule.empty()) { OPW_TRY(options.execution.cpu.schedule, read_schedule(f.schedule, f.target)); }
     if (is_model(f.target)) {
         OPW_TRY(auto model, Model::load(f.target, options, f.execution.pool()));
         OPW_TRY(const NamedInputs inputs, model_inputs(*model, f.data, notes));
@@ -37,9 +39,6 @@ Result<std::vector<io::NamedTensor>> results(const Flags& f, std::vector<std::st
         return r;
     }
     OPW_TRY(const auto op, load_operator(f.target, f.op));
-    if (!f.schedule.empty()) {
-        OPW_TRY(options.execution.cpu.schedule, io::read_file(f.schedule));
-    }
     OPW_TRY(const Call call, operator_call(op.first, op.second, f.data, options, f.execution.pool()));
     if (f.data.input.empty())
         for (size_t i = 0; i < call.inputs.size(); ++i)

@@ -67,6 +67,11 @@ void run(const VerifyFlags& f, Context& c) {
     }
     for (const std::string& target : f.targets) {
         std::string text;
+        if (!f.schedule.empty()) {
+            auto r = verify_schedule(target, f, text);
+            show(std::move(r), text);
+            continue;
+        }
         if (target == kRandom) {
             auto r = verify_random(f, text);
             show(std::move(r), text);
@@ -87,8 +92,9 @@ void add_verify(CLI::App& app, Context& c) {
     a->add_option("--op", f->op, "only this operator of the file");
     f->on.add(*a);
     a->add_option("--against", f->against, "somebody else's kernel in place of ours: kernel.py:function (NumPy, PyTorch, Triton) or lib.so:symbol (C); of a model, another model, or onnxruntime");
+    a->add_option("--schedule", f->schedule, "of one operator: verify the kernel that this schedule makes; `explain --level schedule --json` prints one")->excludes("--against");
     a->add_option("--time-limit", f->time_limit, "seconds that one call of such a kernel may take")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
-    a->add_flag("--cross", f->cross, "also compare ways of running that must agree: threads, fusion, vector units, schedules, cache, targets");
+    a->add_flag("--cross", f->cross, "also compare ways of running that must agree: threads, fusion, vector units, schedules, cache, targets")->excludes("--schedule");
     a->add_option("--kernel", f->kernel, "of a model: only the kernel of this name, at sizes and values of its own as an operator gets them");
     a->add_option("--count", f->count, "how many random operators, from --seed on")->capture_default_str();
     a->add_option("--save", f->save, "file for the smallest failing case, which --replay runs again (default: OPERATOR.replay.json; files are never overwritten)");

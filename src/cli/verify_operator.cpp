@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "cli/schedule_file.h"
 #include "io/file.h"
 #include "runtime/thread_pool.h"
 #include "target/cpu/features.h"
@@ -11,6 +12,7 @@
 #include "verify/cpu_target.h"
 #include "verify/cross.h"
 #include "verify/foreign.h"
+#include "verify/hand_gradient.h"
 #include "verify/replay.h"
 #include "verify/source_target.h"
 
@@ -52,7 +54,8 @@ std::string save(const verify::Failure& x, const UnderTest& u, const VerifyFlags
                      .c = x.c,
                      .found = x.report.message};
     if (const Status s = io::write_file(path, verify::to_json(r)); !s.ok()) return "not written: " + s.error().message;
-    return fmt::format("opwright verify --replay {}{}", path, u.target ? "" : " --against " + f.against);
+    const std::string by = !u.target ? " --against " + f.against : f.schedule.empty() ? "" : " --schedule " + f.schedule;
+    return fmt::format("opwright verify --replay {}{}", path, by);
 }
 
 json to_json(const verify::Report& r) {
@@ -97,7 +100,9 @@ verify::OperatorOptions options_for(const VerifyFlags& f, const UnderTest& u) {
 
 Result<UnderTest> under_test(const VerifyFlags& f, const lang::Library& library, const std::string& op,
                              std::shared_ptr<runtime::ThreadPool> pool) {
-    const verify::Compile cpu = [pool, inner = verify::cpu_target(f.execution.options().execution.cpu, *pool)](
+    CompileOptions options = f.execution.options();
+    if (!f.schedule.empty()) { OPW_TRY(options.execution.cpu.schedule, read_schedule(f.schedule, op)); }
+    const verify::Compile cpu = [pool, inner = verify::cpu_target(options.execution.cpu, *pool)](
                                     const math::Program& p) { return inner(p); };
     const auto level = target::cpu::host_features().level;
     const std::string cpu_name =
@@ -114,11 +119,10 @@ Result<UnderTest> under_test(const VerifyFlags& f, const lang::Library& library,
         return UnderTest{fmt::format("{} ({})", a.str(), p.about), std::move(p.subject), nullptr, cpu, cpu_name,
                          p.interpreted};
     }
-    CompileOptions options;
     OPW_CHECK(f.on.apply(options));
     const target::Target* on = options.execution.target;
     if (!on) return UnderTest{cpu_name, always(cpu), cpu, nullptr, ""};
-    const verify::Compile t = verify::source_target(*on);
+    const verify::Compile t = verify::source_target(*on, {.schedule = options.execution.cpu.schedule});
     return UnderTest{fmt::format("{} ({})", f.on.target, on->runs_on()), always(t), t, nullptr, ""};
 }
 
@@ -170,6 +174,16 @@ Result<json> verify_operators(const std::string& target, const VerifyFlags& f, s
             (!r.failure || r.smallest_failure->outcome == verify::Outcome::CompileFailed))
             text +=
                 fmt::format("  {:<11}{}: {}\n", "failed", r.smallest_failure->arguments, r.smallest_failure->message);
+        if (f.against.empty()) {
+            OPW_TRY(const auto hand, verify::check_given_gradient(*operators.library, n, f.data.seed));
+            if (hand) {
+                passed = passed && hand->passed();
+                if (brief) text += n + "\n";
+                text += fmt::format("  {:<11}{}{}\n", "gradient", hand->passed() ? "" : "WRONG: ", hand->str());
+                one["gradient"] = {{"by", hand->by},       {"passed", hand->passed()}, {"cases", hand->cases},
+                                   {"kinks", hand->kinks}, {"quotients", hand->quotients}, {"text", hand->str()}};
+            }
+        }
         if (f.cross) {
             OPW_TRY(const auto lines,
                     verify::cross_check(*operators.library, n, {.cpu = f.execution.options().execution.cpu}));

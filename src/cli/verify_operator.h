@@ -11,7 +11,7 @@ namespace opwright::cli {
 
 struct VerifyFlags {
     std::vector<std::string> targets;
-    std::string op, against, replay, save, kernel;
+    std::string op, against, replay, save, kernel, schedule;
     TargetFlags on;
     double time_limit = 30;
     uint64_t count = 100;  // of random operators
@@ -42,6 +42,8 @@ nlohmann::json report_failure(const verify::Failure& x, const UnderTest& u, cons
 
 // --kernel: one kernel of a model, at sizes and values of its own.
 Result<nlohmann::json> verify_kernel(const std::string& path, const VerifyFlags& f, std::string& text);
+// --schedule: the kernel of one operator that this schedule makes, at sizes around its tiles.
+Result<nlohmann::json> verify_schedule(const std::string& target, const VerifyFlags& f, std::string& text);
 // A model, --against another one or another engine.
 Result<nlohmann::json> verify_models(const std::string& path, const VerifyFlags& f, std::string& text);
 // In place of a declaration: operators made from seeds.

@@ -1,11 +1,11 @@
 #include "verify/graph_reference.h"
 
-#include "derive/reference.h"
 #include "graph/bind.h"
 
 namespace opwright::verify {
 
-Result<std::vector<Tensor>> run_reference(const graph::Graph& g, const std::vector<Tensor>& inputs) {
+Result<std::vector<Tensor>> run_reference(const graph::Graph& g, const std::vector<Tensor>& inputs,
+                                          const ReferenceObserver& seen) {
     OPW_TRY(const math::SymValues symbols, graph::bind_symbols(g, inputs));
     OPW_CHECK(graph::check_requirements(g, symbols));
     std::vector<Tensor> tensors(g.values.size());
@@ -17,7 +17,8 @@ Result<std::vector<Tensor>> run_reference(const graph::Graph& g, const std::vect
         if (g.values[v].constant) tensors[v] = *g.values[v].constant;
     for (size_t i = 0; i < inputs.size(); ++i) tensors[g.inputs[i]] = inputs[i];
 
-    for (const graph::Node& n : g.nodes) {
+    for (graph::NodeId id = 0; id < g.nodes.size(); ++id) {
+        const graph::Node& n = g.nodes[id];
         const std::string who =
             n.sources.empty() ? n.program.name : n.sources[0].name + "' (" + n.sources[0].type + ")";
         if (n.kind == graph::NodeKind::View) {
@@ -37,6 +38,7 @@ Result<std::vector<Tensor>> run_reference(const graph::Graph& g, const std::vect
                 Diagnostic d = r.error();
                 return d.with_note("In the node '" + who + ".");
             }
+            if (seen) seen(id, *r);
             for (size_t i = 0; i < n.outputs.size(); ++i) {
                 const Tensor& value = (*r)[i].value;
                 const DType type = g.values[n.outputs[i]].dtype;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -21,92 +22,127 @@ std::string_view python_file(std::string_view name);  // of python/, embedded
 namespace fs = std::filesystem;
 
 namespace {
-// Each float moved by at most half an ulp of f32 (f64: of f64), either way.
-NamedInputs moved(const NamedInputs& inputs, uint64_t seed) {
+double distance(double a, double b) {
+    if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+    return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : INFINITY;
+}
+bool alike(const Tensor& a, const Tensor& b) { return a.dtype() == b.dtype() && a.shape() == b.shape(); }
+
+NamedInputs with_floats(const NamedInputs& given, const std::function<void(Tensor&)>& change) {
     NamedInputs r;
-    std::mt19937_64 random(seed);
-    for (const auto& [n, t] : inputs) {
+    for (const auto& [n, t] : given) {
         Tensor x = t.clone();
-        if (t.dtype() == DType::F32 || t.dtype() == DType::F64)
-            for (int64_t i = 0; i < x.size(); ++i) {
-                const double v = t.get(i);
-                if (!std::isfinite(v)) continue;
-                if (random() & 1) x.set(i, v * (1 + (random() & 1 ? 1 : -1) * unit_roundoff(t.dtype()) * 1.01));
-            }
+        if (is_float(x.dtype())) change(x);
         r[n] = std::move(x);
     }
     return r;
 }
 
-struct Distance {
-    double largest = 0;
-    int64_t at = 0;
-};
-// Largest distance; infinite where one is NaN or infinite and the other is not.
-Distance distance(const Tensor& a, const Tensor& b) {
-    Distance d;
+// Adds what one value set shows of one output.
+void compare_output(OutputComparison& o, const Tensor& a, const Tensor& b, const Tensor& exact, const Tensor& move,
+                    const std::string& set) {
+    double squares = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < move.size(); ++i)
+        if (const double m = move.get(i); std::isfinite(m)) {
+            squares += m * m;
+            ++finite;
+        }
+    const double typical = finite && is_float(a.dtype()) ? std::sqrt(squares / static_cast<double>(finite)) : 0;
     for (int64_t i = 0; i < a.size(); ++i) {
-        const double x = a.get(i), y = b.get(i);
-        if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-        const double e = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : INFINITY;
-        if (e > d.largest) d = {e, i};
+        const double x = a.get(i), y = b.get(i), e = exact.get(i);
+        if (std::isfinite(x)) o.largest = std::max(o.largest, std::fabs(x));
+        o.error = std::max(o.error, distance(x, e));
+        o.other_error = std::max(o.other_error, distance(y, e));
+        const double difference = distance(x, y);
+        if (difference == 0) continue;
+        const double allowed = 2 * std::max(move.get(i), typical);
+        const double share = std::isinf(allowed) ? 0 : difference / allowed;  // a number by 0: infinite
+        const bool ill = std::isinf(allowed);
+        const std::string verdict = ill ? "ill-conditioned" : share <= 1 ? "within tolerance" : "wrong";
+        if (verdict == "wrong") o.passed = false;
+        if (o.verdict == "equal" || (o.verdict == "within tolerance" && ill) || verdict == "wrong") o.verdict = verdict;
+        if (o.difference == 0 || share > o.share) {
+            o.difference = difference;
+            o.allowed = allowed;
+            o.share = share;
+            o.where = unravel(i, a.shape());
+            o.set = set;
+        }
     }
-    return d;
 }
-bool alike(const Tensor& a, const Tensor& b) { return a.dtype() == b.dtype() && a.shape() == b.shape(); }
 }  // namespace
+
+ModelNoiseOf noise_of(std::shared_ptr<Model> unfused, uint64_t seed) {
+    return [unfused, seed](const NamedInputs& inputs) -> Result<ModelNoise> {
+        OPW_TRY(const auto version, unfused->version(inputs));
+        OPW_TRY(const auto arguments, unfused->arguments(*version, inputs));
+        return model_noise(*version, arguments, unfused->pool(), seed);
+    };
+}
+
+std::vector<ValueSet> value_sets(const NamedInputs& given, const std::string& first, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::vector<ValueSet> r{{first, given}};
+    r.push_back({"shuffled", with_floats(given, [&](Tensor& t) {
+                     for (int64_t i = t.size() - 1; i > 0; --i) {
+                         const auto k = static_cast<int64_t>(random() % static_cast<uint64_t>(i + 1));
+                         const double v = t.get(i);
+                         t.set(i, t.get(k));
+                         t.set(k, v);
+                     }
+                 })});
+    r.push_back({"ties", with_floats(given, [](Tensor& t) {
+                     double most = 0;
+                     for (int64_t i = 0; i < t.size(); ++i)
+                         if (std::isfinite(t.get(i))) most = std::max(most, std::fabs(t.get(i)));
+                     const double step = std::exp2(std::floor(std::log2(most > 0 ? most : 1))) / 2;
+                     for (int64_t i = 0; i < t.size(); ++i)
+                         if (std::isfinite(t.get(i))) t.set(i, std::round(t.get(i) / step) * step);
+                 })});
+    r.push_back({"zeros", with_floats(given, [](Tensor& t) {
+                     for (int64_t i = 0; i < t.size(); ++i) t.set(i, 0);
+                 })});
+    return r;
+}
 
 bool ModelComparison::passed() const {
     return !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [](const auto& o) { return o.passed; });
 }
 
-Result<ModelComparison> compare_runs(const std::vector<std::string>& names, const NamedInputs& inputs,
-                                     const ModelRun& mine, const ModelRun& other, const ModelRun& reference,
-                                     const std::vector<ModelRun>& variants) {
-    OPW_TRY(const auto a, mine(inputs));
-    OPW_TRY(const auto b, other(inputs));
-    if (a.size() != b.size())
-        return Diagnostic(fmt::format("One has {} outputs, the other {}.", a.size(), b.size()), {},
-                          "Compare models of the same inputs and outputs.");
-    const auto exact = reference(inputs);
-    std::vector<std::vector<Tensor>> others;
-    if (exact.ok()) others.push_back(*exact);
-    for (const ModelRun& v : variants) {
-        OPW_TRY(auto r, v(inputs));
-        others.push_back(std::move(r));
-    }
-    for (uint64_t seed : {1, 2, 3}) {
-        OPW_TRY(auto r, mine(moved(inputs, seed)));
-        others.push_back(std::move(r));
-    }
+Result<ModelComparison> compare_runs(const std::vector<std::string>& names, const std::vector<ValueSet>& sets,
+                                     const ModelRun& mine, const ModelRun& other, const ModelNoiseOf& noise,
+                                     double seconds) {
+    const auto start = std::chrono::steady_clock::now();
     ModelComparison r;
-    for (size_t i = 0; i < a.size(); ++i) {
-        OutputComparison o{.name = i < names.size() ? names[i] : fmt::format("output {}", i)};
-        if (!alike(a[i], b[i])) {
-            o.note = fmt::format("{}{} against {}{}", name(a[i].dtype()), to_string(a[i].shape()), name(b[i].dtype()),
-                                 to_string(b[i].shape()));
-            o.verdict = "wrong";
-            o.passed = false;
-            r.outputs.push_back(std::move(o));
-            continue;
+    for (const ValueSet& set : sets) {
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+        if (!r.sets.empty() && passed.count() > seconds) break;
+        OPW_TRY(const auto a, mine(set.inputs));
+        OPW_TRY(const auto b, other(set.inputs));
+        if (a.size() != b.size())
+            return Diagnostic(fmt::format("One has {} outputs, the other {}.", a.size(), b.size()), {},
+                              "Compare models of the same inputs and outputs.");
+        OPW_TRY(const ModelNoise n, noise(set.inputs));
+        r.sets.push_back(set.name);
+        for (size_t i = 0; i < a.size(); ++i) {
+            if (i == r.outputs.size())
+                r.outputs.push_back({.name = i < names.size() ? names[i] : fmt::format("output {}", i),
+                                     .verdict = "equal"});
+            OutputComparison& o = r.outputs[i];
+            if (!alike(a[i], b[i])) {
+                o.note = fmt::format("{}{} against {}{}", name(a[i].dtype()), to_string(a[i].shape()),
+                                     name(b[i].dtype()), to_string(b[i].shape()));
+                o.verdict = "wrong";
+                o.passed = false;
+                continue;
+            }
+            compare_output(o, a[i], b[i], n.exact[i], n.move[i], set.name);
+            if (!o.passed && n.unbounded && o.note.empty())
+                o.note = fmt::format("{} elements between the kernels have no error bound, the first in {}: the model "
+                                     "may be ill-conditioned there",
+                                     n.unbounded, n.unbounded_at);
         }
-        for (int64_t k = 0; k < a[i].size(); ++k)
-            if (std::isfinite(a[i].get(k))) o.largest = std::max(o.largest, std::fabs(a[i].get(k)));
-        const Distance d = distance(a[i], b[i]);
-        o.difference = d.largest;
-        o.where = unravel(d.at, a[i].shape());
-        if (exact.ok() && alike((*exact)[i], a[i])) {
-            o.error = distance(a[i], (*exact)[i]).largest;
-            o.other_error = distance(b[i], (*exact)[i]).largest;
-        }
-        for (const auto& v : others)
-            if (alike(v[i], a[i])) o.noise = std::max(o.noise, distance(v[i], a[i]).largest);
-        // An output that nothing moves may still be rounded once otherwise.
-        if (is_float(a[i].dtype())) o.noise = std::max(o.noise, o.largest * unit_roundoff(a[i].dtype()));
-        const bool within = o.difference <= kNoiseFactor * o.noise;
-        o.passed = o.difference == 0 || within;
-        o.verdict = o.difference == 0 ? "equal" : within ? "within tolerance" : "wrong";
-        r.outputs.push_back(std::move(o));
     }
     return r;
 }

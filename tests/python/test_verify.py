@@ -182,3 +182,118 @@ def test_ways_of_running_are_compared(opwright):
     assert all(l["passed"] for l in lines.values())
     for name in ("threads", "repeated", "fusion", "schedules", "cache", "on c"):
         assert name in lines
+
+
+CUBE = """op cube_back(x[n], dy[n]) -> dx[n]:
+    dx[n] = {} * x[n] * x[n] * dy[n]
+op cube(x[n]) -> y[n]:
+    y[n] = x[n] * x[n] * x[n]
+    gradient cube_back
+    example x = f32[4]
+"""
+
+
+def test_a_gradient_by_hand_is_verified(opwright, tmp_path):
+    (tmp_path / "right.op").write_text(CUBE.format(3))
+    (tmp_path / "wrong.op").write_text(CUBE.format(2))
+    code, out, err = opwright("verify", "right.op", "--op", "cube")
+    flat = " ".join(out.split())
+    assert code == 0, out + err
+    assert "gradient `cube_back` agrees with the derived gradient in" in flat
+    assert "and with difference quotients in" in flat
+    code, out, err = opwright("verify", "wrong.op", "--op", "cube")
+    flat = " ".join(out.split())
+    assert code == 1, out + err
+    assert "gradient WRONG: `cube_back` says dx[" in flat and "`cube_back` is wrong" in flat
+
+
+def schedule_of(opwright, tmp_path, operator):
+    code, out, err = opwright("explain", operator, "--level", "schedule", "--json")
+    assert code == 0, out + err
+    return json.loads(out)["schedule"]
+
+
+def test_the_kernel_of_a_schedule_is_verified(opwright, tmp_path):
+    schedule = schedule_of(opwright, tmp_path, "matmul")
+    contract = schedule["nests"][0]["contract"]
+    contract.update(mr=3, nv=1, lanes=4, mt=6, nt=8, kc=5)
+    (tmp_path / "s.json").write_text(json.dumps(schedule))
+    code, out, err = opwright("verify", "matmul", "--schedule", "s.json")
+    assert code == 0, out + err
+    assert "scheduled by s.json" in out and "cases passed" in out
+    assert "around 3, 4, 5, 6, 8" in " ".join(out.split())  # its tiles
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'s.json' is empty, and a schedule is wanted."),
+        (" \n\t", "'s.json' is empty, and a schedule is wanted."),
+        ('{\n  "nests": [,]\n}', "'s.json' is not valid JSON: see line 2."),
+        ('{"nests": []}', "The schedule's \"nests\" must be a list of 1 nests, one for each nest of relu."),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("verify", "relu"), ("run", "relu"), ("explain", "relu", "--level", "loop"), ("emit", "relu")]
+)
+def test_a_file_that_is_no_schedule_is_refused(opwright, tmp_path, text, message, command):
+    (tmp_path / "s.json").write_text(text)
+    code, out, err = opwright(*command, "--schedule", "s.json")
+    assert code == 1, out + err
+    assert message in " ".join(err.split()), err
+    assert "opwright explain" in " ".join(err.split())
+
+
+def test_a_schedule_is_that_of_one_operator(opwright, tmp_path):
+    (tmp_path / "s.json").write_text("{}")
+    for command in ("verify", "run", "explain"):
+        code, out, err = opwright(command, "model.onnx", "--schedule", "s.json")
+        assert code == 1, out + err
+        assert "A schedule is that of one operator, and 'model.onnx' is a model." in " ".join(err.split())
+    code, out, err = opwright("verify", "random", "--schedule", "s.json")
+    assert code == 1 and "a schedule is that of one operator" in " ".join(err.split()), err
+    code, out, err = opwright("verify", "relu", "--schedule", "missing.json")
+    assert code == 1 and "missing.json" in err
+
+
+def model(tmp_path, name, scale):
+    """tanh(x w) with one weight scaled."""
+    onnx = pytest.importorskip("onnx")
+    np = pytest.importorskip("numpy")
+    w = np.sin(np.arange(64, dtype=np.float32)).reshape(8, 8)
+    w[2, 3] *= scale
+    h = onnx.helper
+    graph = h.make_graph(
+        [h.make_node("MatMul", ["x", "w"], ["z"]), h.make_node("Tanh", ["z"], ["y"])],
+        "g",
+        [h.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 8])],
+        [h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 8])],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
+    made.ir_version = 9
+    onnx.save(made, tmp_path / name)
+
+
+def test_models_are_compared_by_what_rounding_may_do(opwright, tmp_path):
+    model(tmp_path, "a.onnx", 1)
+    model(tmp_path, "b.onnx", 1.001)
+    code, out, err = opwright("verify", "a.onnx", "--against", "a.onnx", "--json")
+    assert code == 0, out + err
+    report = json.loads(out)
+    assert report["values"] == ["random", "shuffled", "ties", "zeros"]
+    assert report["outputs"][0]["verdict"] == "equal"
+    code, out, err = opwright("verify", "a.onnx", "--against", "b.onnx")
+    flat = " ".join(out.split())
+    assert code == 1, out + err
+    assert "a.onnx against b.onnx: they DIFFER" in flat
+    assert "tolerance twice what an output moves where each kernel of the model errs by its own bound" in flat
+    assert "output y: wrong; they differ by" in flat
+
+
+def test_a_model_agrees_with_onnx_runtime(opwright, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model(tmp_path, "a.onnx", 1)
+    code, out, err = opwright("verify", "a.onnx", "--against", "onnxruntime", "--json", env=PYTHON)
+    assert code == 0, out + err
+    assert json.loads(out)["outputs"][0]["verdict"] in ("equal", "within tolerance")
