@@ -1,6 +1,7 @@
 // What accesses contribute: gathered where the access can be turned round, scattered where it depends on data.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "derive/gradient_builder.h"
 #include "derive/gradient_fold.h"
@@ -10,6 +11,9 @@
 namespace opwright::derive {
 using namespace math;
 namespace {
+
+// Phases of a stride that become sums of their own, in all dims together: as many kernels are compiled.
+constexpr int64_t kPhasesApart = 9;
 
 bool has(const std::vector<VarId>& vs, VarId v) { return std::find(vs.begin(), vs.end(), v) != vs.end(); }
 
@@ -271,6 +275,15 @@ std::optional<ExprId> GradientBuilder::by_phases(const Contribution& c, const So
         if (s.common > 1)
             divides = x_.both(divides, p_.call(Fn::Eq, {x.expression(x.mod(from, s.common)), p_.integer(0)}));
     }
+    const std::string name = "d" + p_.tensors[c.tensor].name + "_phases";
+    const auto refused = [&](ExprId read) {
+        return divides == kNone ? read : p_.select(divides, read, x_.like(read, 0));
+    };
+    const Sym all = product(phases);
+    if (first.free.size() > first.strided.size() && all.is_const() && *all.constant() <= kPhasesApart) {
+        const auto read = phases_apart(c, first, name, target, step, steps, step_read, phase_read, phases);
+        return read ? std::optional(refused(*read)) : std::nullopt;
+    }
     auto s = solve(p_, c.at, target, c.scope.vars, c.scope.outer);
     if (!s) return std::nullopt;
     const auto value = gathered(c, target, std::move(*s), true);
@@ -284,11 +297,52 @@ std::optional<ExprId> GradientBuilder::by_phases(const Contribution& c, const So
     const std::vector<ExprId> at = with_phases(step, phase);
     std::vector<Sym> extents;
     for (ExprId a : at) extents.push_back(p_.vars[p_.expr(a).ref].extent);
-    const TensorId z =
-        temporary("d" + p_.tensors[c.tensor].name + "_phases", p_.expr(value->value).dtype, std::move(extents));
+    const TensorId z = temporary(name, p_.expr(value->value).dtype, std::move(extents));
     p_.add_equation(z, at, value->value);
-    const ExprId read = p_.load(z, with_phases(step_read, phase_read));
-    return divides == kNone ? read : p_.select(divides, read, x_.like(read, 0));
+    return refused(p_.load(z, with_phases(step_read, phase_read)));
+}
+
+// Where the sum goes over more than the taps of a window, as over the channels of a convolution, each phase is a sum of
+// its own: it has just the taps that reach it, and none that only fill up to those of another phase.
+std::optional<ExprId> GradientBuilder::phases_apart(const Contribution& c, const Solution& first,
+                                                    const std::string& name, const std::vector<ExprId>& phased,
+                                                    const std::vector<ExprId>& step, const std::vector<Sym>& steps,
+                                                    const std::vector<ExprId>& step_read,
+                                                    const std::vector<ExprId>& phase_read,
+                                                    const std::vector<Sym>& phases) {
+    IndexAlgebra x(p_);
+    std::vector<int64_t> number(phases.size(), 0);
+    const std::function<std::optional<ExprId>(size_t)> from = [&](size_t d) -> std::optional<ExprId> {
+        if (d < phases.size()) {
+            std::optional<ExprId> r;
+            for (int64_t i = *phases[d].constant(); i-- > 0;) {
+                number[d] = i;
+                const auto one = from(d + 1);
+                if (!one) return std::nullopt;
+                r = r ? p_.select(p_.call(Fn::Eq, {phase_read[d], p_.integer(i)}), *one, *r) : *one;
+            }
+            return r;
+        }
+        std::vector<ExprId> target = phased, at = step;
+        std::vector<Sym> extents = steps;
+        for (size_t k = 0; k < at.size(); ++k)  // index variables of its own
+            target[k] = at[k] = p_.index(p_.add_var(p_.vars[p_.expr(step[k]).ref].name, steps[k]));
+        for (size_t k = 0; k < first.strided.size(); ++k) {
+            const Strided& s = first.strided[k];
+            Linear here;
+            here.offset = x.linear(phased[s.dim])->offset + Sym(s.common * number[k]);
+            here.add(at[s.dim], s.step);
+            target[s.dim] = x.expression(here);
+        }
+        auto solved = solve(p_, c.at, target, c.scope.vars, c.scope.outer);
+        if (!solved) return std::nullopt;
+        const auto value = gathered(c, target, std::move(*solved), true);
+        if (!value) return std::nullopt;
+        const TensorId z = temporary(name, p_.expr(value->value).dtype, extents);
+        p_.add_equation(z, at, value->value);
+        return p_.load(z, step_read);
+    };
+    return from(0);
 }
 
 // Clamp, wrap, reflect, mirror: the cotangent of the tensor as if it went on, then folded back dim by dim.

@@ -90,6 +90,11 @@ private:
     void contribute(Contribution c);
     std::optional<Term> gathered(Contribution c, const std::vector<math::ExprId>& target, Solution s, bool spare);
     std::optional<math::ExprId> by_phases(const Contribution& c, const Solution& s);
+    std::optional<math::ExprId> phases_apart(
+        const Contribution& c, const Solution& first, const std::string& name, const std::vector<math::ExprId>& phased,
+        const std::vector<math::ExprId>& step, const std::vector<math::Sym>& steps,
+        const std::vector<math::ExprId>& step_read, const std::vector<math::ExprId>& phase_read,
+        const std::vector<math::Sym>& phases);
     bool extended(const Contribution& c);
     void scatter(const Contribution& c);
     const std::vector<math::ExprId>& index(math::TensorId t);

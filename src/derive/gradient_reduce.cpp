@@ -3,6 +3,9 @@
 
 namespace opwright::derive {
 using namespace math;
+namespace {
+constexpr int64_t kBits = 31;  // of an i32 without its sign
+}
 
 // t[i] = reduce[k where condition](body).
 void GradientBuilder::reduction(const Equation& q, TensorId cotangent, ExprId over) {
@@ -19,7 +22,25 @@ void GradientBuilder::reduction(const Equation& q, TensorId cotangent, ExprId ov
         case ReduceOp::Max:
         case ReduceOp::Min: {
             // Shared evenly among the terms that attain it.
-            const ExprId attains = p_.call(Fn::Eq, {body, y});
+            ExprId attains = p_.call(Fn::Eq, {body, y});
+            // Of a window of a few terms, a bit for each says which do: the terms themselves are read once, and what
+            // they are made of not at all where the bits are saved.
+            Sym terms = 1;
+            for (VarId v : e.vars) terms = terms * p_.vars[v].extent;
+            if (condition == kNone && terms.is_const() && *terms.constant() > 1 && *terms.constant() <= kBits) {
+                ExprId place = p_.integer(0);
+                for (VarId v : e.vars) {
+                    const ExprId extent = p_.size(p_.vars[v].extent);
+                    place = p_.call(Fn::Add, {p_.call(Fn::Mul, {place, extent}), p_.index(v)});
+                }
+                const ExprId zero = p_.integer(0, DType::I32);
+                const ExprId bit = p_.call(Fn::Shl, {p_.integer(1, DType::I32), p_.cast(place, DType::I32)});
+                const DType sum = accumulate_type(DType::I32);
+                const ExprId some = p_.cast(p_.select(attains, bit, zero), sum);
+                const ExprId bits = through_temporary(
+                    name + "_attained", q.vars, p_.cast(p_.reduce(ReduceOp::Sum, e.vars, some, sum), DType::I32));
+                attains = p_.call(Fn::Ne, {p_.call(Fn::BitAnd, {bits, bit}), zero});
+            }
             const ExprId count = through_temporary(
                 name + "_ties", q.vars, p_.reduce(ReduceOp::Sum, e.vars, p_.cast(attains, wide), wide, condition));
             const ExprId share =

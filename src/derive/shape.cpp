@@ -119,8 +119,13 @@ private:
     Status access(TensorId t, const std::vector<ExprId>& at, const Equation& q) {
         const TensorInfo& info = p_.tensors[t];
         for (size_t d = 0; d < info.shape.size(); ++d) {
-            const auto a = affine(p_, at[d]);
-            if (!a) continue;  // data: the kernel reports it
+            // Affine, or the quotient of that by a number: both ends of the range are reached. Of anything else, and of
+            // data, the kernel reports it.
+            const Expr& index = p_.expr(at[d]);
+            const bool quotient = index.kind == ExprKind::Call && index.fn == Fn::FloorDiv &&
+                                  p_.expr(index.args[1]).kind == ExprKind::Literal && p_.expr(index.args[1]).integer > 0;
+            const auto a = affine(p_, quotient ? index.args[0] : at[d]);
+            if (!a) continue;
             const auto extent = evaluate(info.shape[d], values_);
             auto lo = evaluate(a->offset, values_);
             if (!extent || !lo) return unknown(extent ? a->offset : info.shape[d], "tensor " + info.name);
@@ -133,6 +138,11 @@ private:
                 overflow |= __builtin_mul_overflow(*k, extents_[v] - 1, &reach);
                 int64_t& end = reach < 0 ? low : high;
                 overflow |= __builtin_add_overflow(end, reach, &end);
+            }
+            if (quotient) {
+                const int64_t by = p_.expr(index.args[1]).integer;
+                low = low / by - (low % by < 0);
+                high = high / by - (high % by < 0);
             }
             if (!overflow && low >= 0 && high < *extent) continue;
             std::string text = info.name + "[";

@@ -218,7 +218,8 @@ private:
             if (!b.is(1)) return false;
             first = remainder(known, a);
         }
-        const Sym count = ceil_div(extent, period);
+        // Where the residue is a number (below the period), no step goes past the variable's end.
+        const Sym count = ceil_div(first.terms.empty() ? extent - first.offset : extent, period);
         Linear value_k = first;
         Linear value_p = b.is(1) && common == 1 ? quotient(known, a) : quotient(Linear(known).accumulate(first, -b), a);
         if (!count.is(1)) {

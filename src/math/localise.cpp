@@ -4,9 +4,40 @@
 
 namespace opwright::math {
 
+namespace {
+// Symbols that a requirement says are equal to something else, as what they are equal to. What runs has been checked to
+// meet the requirements.
+std::map<std::string, Sym> equalities(const Program& p) {
+    std::map<std::string, Sym> by;
+    for (const Requirement& q : p.requirements) {
+        const Sym r = substitute(q.value, by);
+        if (r.kind() != SymKind::Equal) continue;
+        // The later name goes: that of an input that is bound to what an earlier one has bound.
+        const auto& o = r.operands();
+        for (size_t side : {o[0].kind() == SymKind::Symbol && o[1].kind() == SymKind::Symbol &&
+                                    o[0].symbol_name() < o[1].symbol_name()
+                                ? size_t{1}
+                                : size_t{0},
+                            size_t{1}, size_t{0}}) {
+            const Sym &name = o[side], &value = o[1 - side];
+            if (name.kind() != SymKind::Symbol) continue;
+            std::vector<std::string> inside;
+            collect_symbols(value, inside);
+            if (std::find(inside.begin(), inside.end(), name.symbol_name()) != inside.end()) continue;
+            for (auto& [n, v] : by) v = substitute(v, {{name.symbol_name(), value}});
+            by.emplace(name.symbol_name(), value);
+            break;
+        }
+    }
+    return by;
+}
+}  // namespace
+
 Localised localise(const Program& p) {
+    const std::map<std::string, Sym> same = equalities(p);
     std::vector<std::pair<Sym, Sym>> known;  // old expression, new symbol
-    const auto rename = [&](const Sym& s) -> Sym {
+    const auto rename = [&](const Sym& given) -> Sym {
+        const Sym s = same.empty() ? given : substitute(given, same);
         if (s.is_const()) return s;
         for (auto& [from, to] : known)
             if (from == s) return to;

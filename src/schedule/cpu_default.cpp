@@ -18,7 +18,6 @@ constexpr int64_t kAcrossChunk = 2048;  // sums across rows: two pages of each r
 struct Body {
     std::vector<ExprId> loads, reduces;
     int special = 0, operations = 0;
-    size_t widest = 1;  // bytes of the widest value computed on lanes
     bool arg_reduce = false;
 };
 Body inspect(const Program& p, ExprId root) {
@@ -31,8 +30,6 @@ Body inspect(const Program& p, ExprId root) {
         if (seen[e]) continue;
         seen[e] = true;
         const Expr& x = p.expr(e);
-        if (!index && x.kind != ExprKind::Index && x.kind != ExprKind::Size && x.kind != ExprKind::Literal)
-            b.widest = std::max(b.widest, size_of(compute_type(x.dtype)));
         if (x.kind == ExprKind::Load) b.loads.push_back(e);
         if (x.kind == ExprKind::Reduce) {
             b.reduces.push_back(e);
@@ -46,6 +43,31 @@ Body inspect(const Program& p, ExprId root) {
         for (size_t i = 0; i < x.args.size(); ++i) stack.push_back({x.args[i], index || i < rank});
     }
     return b;
+}
+
+// Bytes of the widest value that lanes along v compute: index arithmetic and what is the same on all lanes does not
+// count, but the terms of a reduction do even so, since its partial results are one a lane.
+size_t widest_on(const Program& p, ExprId root, VarId v) {
+    size_t bytes = 1;
+    std::vector<bool> seen(p.expr_count());
+    std::vector<ExprId> stack{root};
+    while (!stack.empty()) {
+        const ExprId e = stack.back();
+        stack.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const Expr& x = p.expr(e);
+        if (x.kind == ExprKind::Index || x.kind == ExprKind::Size || x.kind == ExprKind::Literal) continue;
+        const std::vector<VarId> free = p.free_vars(e);
+        const bool varies = e == root || x.kind == ExprKind::Reduce || x.kind == ExprKind::Scan ||
+                            std::find(free.begin(), free.end(), v) != free.end();
+        if (!varies) continue;
+        if (!is_float(x.dtype) && e != root && p.reads(e).empty()) continue;
+        bytes = std::max(bytes, size_of(compute_type(x.dtype)));
+        const size_t rank = x.kind == ExprKind::Load || x.kind == ExprKind::Inside ? p.tensors[x.ref].shape.size() : 0;
+        for (size_t i = rank; i < x.args.size(); ++i) stack.push_back(x.args[i]);
+    }
+    return bytes;
 }
 
 // Element stride of an access along v: nullopt when it is not affine.
@@ -135,7 +157,12 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     if (!body.arg_reduce && !scan && q.update == Update::Set) {
         for (ExprId e : body.reduces)
             for (VarId v : p.expr(e).vars) {
-                const int s = score(p, q, body, v, true);
+                int s = score(p, q, body, v, true);
+                // Of two that all loads lie along, the taps and the positions of a weight's gradient, the positions are
+                // many: a reduction over at least as many variables as there are points goes far.
+                if (v == p.expr(e).vars.back() && p.expr(e).vars.size() >= q.vars.size() && p.expr(e).vars.size() > 1 &&
+                    s == 4 * static_cast<int>(body.loads.size()))
+                    s += 2;
                 if (s <= best && plan.lane != kNone) continue;
                 best = s;
                 plan.lane = v;
@@ -143,7 +170,7 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
             }
     }
     if (plan.lane == kNone || best < -20) return {};
-    plan.lanes = lanes_for(m, body.widest, p.vars[plan.lane].extent);
+    plan.lanes = lanes_for(m, widest_on(p, q.rhs, plan.lane), p.vars[plan.lane].extent);
     if (plan.lanes == 1) return {};
     plan.unroll = body.special > 1 || body.operations > 24 ? 1 : body.special == 1 || body.operations > 8 ? 2 : 4;
     // A reduction across rows reads the rows in order, some at a time, where all of it lies in one task.

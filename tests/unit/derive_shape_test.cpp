@@ -87,6 +87,28 @@ TEST(DeriveShape, AffineAccessesStayInside) {
               "dim 0 of y, which operator conv delivers, would have the extent h - k + 1 = -1");
 }
 
+TEST(DeriveShape, QuotientsByANumberStayInside) {
+    const auto halves = [](int64_t shift) {  // y[i] = x[(i + shift) // 2], i in 0..2*n
+        Build b("halves");
+        const Sym n = sym("n");
+        const auto x = b.in("x", DType::F32, {n});
+        const auto y = b.out("y", DType::F32, {2 * n});
+        const auto i = b.var("i", 2 * n);
+        const auto sum = b(Fn::Add, b.at(i), b.p.integer(shift));
+        b.set(y, {i}, b.p.load(x, {b(Fn::FloorDiv, sum, b.p.integer(2))}));
+        return b;
+    };
+    Build good = halves(0), past = halves(1), before = halves(-1);
+    EXPECT_TRUE(check_requirements(good.done(), {{"n", 4}}).ok());
+    EXPECT_TRUE(check_requirements(past.done(), {{"n", 0}}).ok());
+    EXPECT_EQ(check_requirements(past.p, {{"n", 4}}).error().message,
+              "operator halves reaches outside x: in x[(i + 1) // 2] the index of dim 0 runs from 0 to 4, and the "
+              "extent is 4");
+    EXPECT_EQ(check_requirements(before.done(), {{"n", 4}}).error().message,
+              "operator halves reaches outside x: in x[(i + -1) // 2] the index of dim 0 runs from -1 to 3, and the "
+              "extent is 4");
+}
+
 TEST(DeriveShape, RequirementsSpeakForThemselves) {
     Build b = matmul();
     b.p.requirements.push_back({less(Sym(0), sym("k")), "matmul needs at least one column"});

@@ -429,7 +429,10 @@ private:
             return from_memory(n.type, aliases_.mark(b_.CreateMaskedLoad(type, address(n.buffer, offset), align(n.type), mask,
                                                                          otherwise), n.buffer));
         const int64_t stride = n.payload;
-        if (stride >= -4 && stride <= 4 && !mask) return from_memory(n.type, wide_strided_load(n, offset));
+        // A masked one too, where masks of memory are cheap and a gather takes an access for each lane.
+        const bool cheap = !mask || (f_.vector_bytes >= 32 && size_of(n.type.dtype) >= 4);
+        if (stride >= -4 && stride <= 4 && stride != 0 && cheap)
+            return from_memory(n.type, wide_strided_load(n, offset, mask, otherwise));
         return gather_at(n, a_.ramp({DType::I64, n.type.lanes}, offset, stride), mask, otherwise);
     }
 
@@ -448,8 +451,8 @@ private:
     }
 
     // Stride of at most 4 either way: whole vectors over the span from the first element to the last, and no further,
-    // picked apart by shuffles.
-    Value* wide_strided_load(const Node& n, Value* offset) {
+    // picked apart by shuffles. Under a mask nothing is read for lanes that are off.
+    Value* wide_strided_load(const Node& n, Value* offset, Value* mask, Value* otherwise) {
         const int lanes = n.type.lanes, step = static_cast<int>(std::abs(n.payload));
         if (n.payload < 0) offset = b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>((lanes - 1) * n.payload)));
         const int span = (lanes - 1) * step + 1;
@@ -459,19 +462,29 @@ private:
         for (int chunk = 0; chunk < step; ++chunk) {
             const int start = std::min(chunk * lanes, span - lanes);
             Value* place = address(n.buffer, b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>(start))));
-            Value* part = aliases_.mark(b_.CreateAlignedLoad(type, place, align(n.type)), n.buffer);
-            // Lanes that this part holds and no earlier one did.
-            std::vector<int> table(static_cast<size_t>(lanes));
+            // Lanes that this part holds and no earlier one did; by element of the part the lane that it is.
+            std::vector<int> table(static_cast<size_t>(lanes)), lane_of(static_cast<size_t>(lanes), lanes);
             for (int i = 0; i < lanes; ++i) {
                 const auto k = static_cast<size_t>(i);
                 const int at = (n.payload < 0 ? lanes - 1 - i : i) * step - start;
                 const bool mine = have[k] < 0 && at >= 0 && at < lanes;
                 table[k] = mine ? (result ? lanes + at : at) : (result ? i : -1);
-                if (mine) have[k] = chunk;
+                if (!mine) continue;
+                have[k] = chunk;
+                lane_of[static_cast<size_t>(at)] = i;
             }
+            llvm::Instruction* part = nullptr;
+            if (mask) {
+                llvm::Constant* none = llvm::Constant::getNullValue(mask->getType());
+                part = b_.CreateMaskedLoad(type, place, align(n.type), b_.CreateShuffleVector(mask, none, lane_of),
+                                           llvm::Constant::getNullValue(type));
+            } else {
+                part = b_.CreateAlignedLoad(type, place, align(n.type));
+            }
+            aliases_.mark(part, n.buffer);
             result = result ? b_.CreateShuffleVector(result, part, table) : b_.CreateShuffleVector(part, table);
         }
-        return result;
+        return mask ? b_.CreateSelect(mask, result, otherwise) : result;
     }
 
     Value* gather(const Node& n, Value* offsets) {

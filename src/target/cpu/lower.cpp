@@ -269,7 +269,6 @@ private:
                     b_.let("first", r.begin + loop::ceildiv(loop::max(in.lanes->begin - r.begin, zero), lanes) * lanes);
                 const LExpr count = b_.let("count", loop::max(loop::min(in.lanes->end, r.end) - first, zero));
                 main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
-                masked(r.begin, loop::min(first, r.end));
                 const auto inside = [&](LExpr from, LExpr to, int positions) {
                     b_.loop(name, from, to, lanes * positions, [&](LExpr i) {
                         point_.set_interior(true);
@@ -277,21 +276,30 @@ private:
                         point_.set_interior(false);
                     });
                 };
+                const auto row = [&](bool wide) {
+                    masked(r.begin, loop::min(first, r.end));
+                    if (wide) {
+                        const LExpr end = b_.let("wide", first + loop::floordiv(count, s.tile) * s.tile);
+                        inside(first, end, unroll);
+                        inside(end, main_end, 1);
+                    } else {
+                        inside(first, main_end, 1);
+                    }
+                    masked(main_end, r.end);
+                };
                 if (in.whole)
-                    // No test at all, and several sums side by side: one alone waits for its last addition.
+                    // No test of what is the same on all lanes, not even at the ends of the row; and several sums side
+                    // by side: one alone waits for its last addition.
                     b_.if_(
                         in.whole,
                         [&] {
                             point_.set_whole_inside(true);
-                            const LExpr wide = b_.let("wide", first + loop::floordiv(count, s.tile) * s.tile);
-                            if (unroll > 1) inside(first, wide, unroll);
-                            inside(unroll > 1 ? wide : first, main_end, 1);
+                            row(unroll > 1);
                             point_.set_whole_inside(false);
                         },
-                        [&] { inside(first, main_end, 1); });
+                        [&] { row(false); });
                 else
-                    inside(first, main_end, 1);
-                masked(main_end, r.end);
+                    row(false);
                 return;
             }
         const bool has_main = ranged || extent.upper() >= s.tile;

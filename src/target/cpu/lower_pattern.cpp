@@ -20,8 +20,7 @@ struct Digits {
         return quotient ? q : n - q * divisor;
     }
 };
-std::optional<Digits> digits(const Program& p, ExprId id, VarId lane, int lanes) {
-    const math::Expr& e = p.expr(id);
+std::optional<Digits> digits(const Program& p, const math::Expr& e, VarId lane, int lanes) {
     if (e.kind != ExprKind::Call || (e.fn != Fn::FloorDiv && e.fn != Fn::Mod)) return std::nullopt;
     const math::Expr& by = p.expr(e.args[1]);
     const auto f = affine(p, e.args[0]);
@@ -40,6 +39,14 @@ std::optional<Digits> digits(const Program& p, ExprId id, VarId lane, int lanes)
     return d;
 }
 }  // namespace
+
+std::optional<std::vector<int>> Point::lane_digits(const math::Expr& x) const {
+    const auto d = digits(p_, x, lane_, lanes_);
+    if (!d || d->quotient || d->divisor > lanes_) return std::nullopt;
+    std::vector<int> r;
+    for (int l = 0; l < lanes_; ++l) r.push_back(static_cast<int>(d->of(l)));
+    return r;
+}
 
 std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
     const Storage& s = storage_[x.ref];
@@ -63,12 +70,13 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
             if (!p_.reads(x.args[d]).empty()) return std::nullopt;
             continue;
         }
-        parts[d] = digits(p_, x.args[d], lane_, lanes_);
+        parts[d] = digits(p_, p_.expr(x.args[d]), lane_, lanes_);
         if (!parts[d] || (parts[d]->quotient && (!s.strides[d].is(1) || quotient))) return std::nullopt;
         quotient |= parts[d]->quotient;
-        // A digit is below its divisor; a quotient may leave where the access says what that means.
+        // A digit is below its divisor. A quotient may leave where the access says what that means; the launch has
+        // checked that it does not where none is said.
         const bool inside = parts[d]->of(0) >= 0 && (shape[d] - Sym(1) - parts[d]->highest).lower() >= 0;
-        if (!inside && (!parts[d]->quotient || x.outside == Outside::Error)) return std::nullopt;
+        if (!inside && !parts[d]->quotient) return std::nullopt;
         any = true;
     }
     if (!any) return std::nullopt;
@@ -82,7 +90,7 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
         if (!parts[d]) {
             Index i = index(x.args[d], shape[d], position);
             if (!i.known_inside && x.outside == Outside::Value) require_inside(i, shape[d], a, false, "");
-            if (!i.known_inside && x.outside == Outside::Error && i.from_data) {
+            if (!i.known_inside && x.outside == Outside::Error && i.from_data && !i.at_launch) {
                 const auto code =
                     faults_.code(p_.name + ": an index of " + p_.tensors[x.ref].name + " lies outside the tensor");
                 b_.if_(loop::negate(loop::both(loop::ge(i.base, b_.i64(0)), loop::lt(i.base, sym(shape[d])))),
@@ -126,7 +134,10 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
         for (size_t d = 0; d < shape.size(); ++d)
             if (parts[d] && !parts[d]->quotient) start = start + sym(s.strides[d]) * keys[g][k++];
         LExpr guard = width > wanted && width > 1 ? loop::first_lanes(b_.i64(wanted), width) : LExpr{};
-        const bool inside = !inner || (inner->of(0) >= 0 && (*inner_extent - Sym(1) - inner->highest).lower() >= 0);
+        // Lanes past the end may have places past the end.
+        const bool inside = !inner || (!mask_ && (x.outside == Outside::Error ||
+                                                  (inner->of(0) >= 0 &&
+                                                   (*inner_extent - Sym(1) - inner->highest).lower() >= 0)));
         if (!inside && !interior_) {
             const LExpr first = along + low;
             if (width == 1) return std::nullopt;

@@ -113,6 +113,15 @@ BinaryFn binary_of(Fn f) {
 }
 }  // namespace
 
+namespace {
+// Of a quotient or a remainder by a positive number; 0 of anything else.
+int64_t divisor(const Program& p, const math::Expr& e) {
+    if (e.kind != ExprKind::Call || (e.fn != Fn::FloorDiv && e.fn != Fn::Mod)) return 0;
+    const math::Expr& by = p.expr(e.args[1]);
+    return by.kind == ExprKind::Literal && !is_float(by.dtype) ? std::max<int64_t>(by.integer, 0) : 0;
+}
+}  // namespace
+
 LExpr Point::widen(LExpr v) {
     const DType t = v.type().dtype;
     return compute_type(t) == t ? v : loop::cast(v, compute_type(t));
@@ -182,6 +191,8 @@ LExpr Point::eval(ExprId e, int position) {
 }
 
 LExpr Point::call(const Expr& x, int position) {
+    if (const auto digits = x.fn == Fn::Mod && lanes_ > 1 && aligned_ ? lane_digits(x) : std::nullopt)
+        return loop::permute_lanes(loop::ramp(b_.i64(0), 1, lanes_), *digits);
     std::vector<LExpr> a;
     for (ExprId y : x.args) a.push_back(eval(y, position));
     if (a.size() == 1) return loop::unary(unary_of(x.fn), a[0]);
@@ -209,6 +220,11 @@ Point::Index Point::index(ExprId e, const Sym& extent, int position) {
         Sym low = f->offset, high = f->offset;
         for (const auto& [v, c] : f->terms) {
             r.base = r.base + vars_.at(v) * sym(c);
+            if (int64_t at = 0; v != lane_ && loop::is_literal(vars_.at(v), &at)) {  // a loop that is written out
+                low = low + c * Sym(at);
+                high = high + c * Sym(at);
+                continue;
+            }
             const Sym last = c * (p_.vars[v].extent - Sym(1));
             if (c.lower() >= 0)
                 high = high + last;
@@ -221,11 +237,18 @@ Point::Index Point::index(ExprId e, const Sym& extent, int position) {
                 r.base = r.base + sym(c) * (static_cast<int64_t>(position) * lanes_);
             }
         }
-        r.known_inside = low.lower() >= 0 && (extent - Sym(1) - high).lower() >= 0;
+        r.not_before = low.lower() >= 0;
+        r.not_past = (extent - Sym(1) - high).lower() >= 0;
+        r.known_inside = r.not_before && r.not_past;
         return r;
     }
     r.from_data = true;
     r.reads = !p_.reads(e).empty();
+    const Expr& x = p_.expr(e);
+    if (const int64_t by = divisor(p_, x); by > 0 && !r.reads) {
+        r.at_launch = x.fn == Fn::FloorDiv && affine(p_, x.args[0]).has_value();
+        r.known_inside = r.not_before = r.not_past = x.fn == Fn::Mod && (extent - Sym(by)).lower() >= 0;
+    }
     const LExpr v = eval(e, position);
     if (v.type().is_vector())
         r.vector = v;
@@ -250,11 +273,12 @@ void Point::lane_range(const Index& i, const Sym& extent, Address& a) {
             joint(a.lane_condition, loop::both(loop::ge(v, zero), loop::lt(v, loop::broadcast(sym(extent), lanes_))));
         return;
     }
-    const LExpr end = loop::ceildiv(sym(extent) - i.base, *c);  // first lane past the end
-    const LExpr begin = loop::ceildiv(-i.base, *c);             // first lane inside
-    LExpr m = loop::first_lanes(end, lanes_);
-    m = loop::both(m, loop::negate(loop::first_lanes(begin, lanes_)));
-    a.lane_condition = joint(a.lane_condition, m);
+    if (!i.not_past)  // up to the first lane past the end
+        a.lane_condition =
+            joint(a.lane_condition, loop::first_lanes(loop::ceildiv(sym(extent) - i.base, *c), lanes_));
+    if (!i.not_before)  // from the first lane inside
+        a.lane_condition =
+            joint(a.lane_condition, loop::negate(loop::first_lanes(loop::ceildiv(-i.base, *c), lanes_)));
 }
 
 void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report, const std::string& what) {
@@ -265,8 +289,9 @@ void Point::require_inside(Index& i, const Sym& extent, Address& a, bool report,
     if (whole_inside_ && !i.vector && !i.from_data) return;
     if (whole_inside_ && !i.vector && !report && !i.reads) return;
     const LExpr v = i.vector ? i.vector : i.base;
-    const LExpr ok = loop::both(loop::ge(v, v.type().is_vector() ? broadcast(b_.i64(0)) : b_.i64(0)),
-                                loop::lt(v, v.type().is_vector() ? broadcast(sym(extent)) : sym(extent)));
+    LExpr ok;
+    if (!i.not_before) ok = loop::ge(v, v.type().is_vector() ? broadcast(b_.i64(0)) : b_.i64(0));
+    if (!i.not_past) ok = joint(ok, loop::lt(v, v.type().is_vector() ? broadcast(sym(extent)) : sym(extent)));
     if (report) {
         LExpr bad = loop::negate(ok);
         if (bad.type().is_vector()) {
@@ -322,7 +347,7 @@ Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int
         if (!i.known_inside) {
             switch (outside) {
                 case Outside::Error:  // affine indices are checked at launch
-                    if (i.from_data) require_inside(i, shape[d], a, true, what);
+                    if (i.from_data && !i.at_launch) require_inside(i, shape[d], a, true, what);
                     break;
                 case Outside::Value: require_inside(i, shape[d], a, false, what); break;
                 case Outside::Clamp:
@@ -358,7 +383,7 @@ Point::Address Point::address(TensorId t, const ExprId* at, Outside outside, int
 LExpr Point::load(ExprId e, int position) {
     const Expr& x = p_.expr(e);
     const TensorInfo& t = p_.tensors[x.ref];
-    if (lanes_ > 1 && !mask_ && aligned_)
+    if (lanes_ > 1 && aligned_)
         if (const auto v = patterned(x, position)) return widen(b_.let(t.name, *v));
     const std::string what =
         fmt::format("{}: an index of {}[{}] lies outside the tensor", p_.name, t.name, p_.print(e));

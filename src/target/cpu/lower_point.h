@@ -89,8 +89,10 @@ private:
         math::Sym step = 0;
         loop::Expr vector;  // set: lanes() values, base and step unused
         bool known_inside = false;
+        bool not_before = false, not_past = false;  // sure to be 0 or more; sure to be below the extent
         bool from_data = false;  // no affine form
         bool reads = false;      // some tensor
+        bool at_launch = false;  // a quotient that the launch has checked, as it does what is affine
     };
     struct Address {
         loop::Expr offset;            // scalar, of lane 0
@@ -111,6 +113,8 @@ private:
     // loads that shuffles spread. nullopt where it is none. lower_pattern.cpp
     std::optional<loop::Expr> patterned(const math::Expr& x, int position);
     void prefetch(const math::Expr& x, loop::Expr offset, int position);
+    // By lane, what a remainder on lanes is, as (v + 1) % 2: the same in every vector. lower_pattern.cpp
+    std::optional<std::vector<int>> lane_digits(const math::Expr& x) const;
     loop::Expr inside(math::ExprId e, int position);
     loop::Expr call(const math::Expr& x, int position);
     loop::Expr convert(const math::Expr& x, int position);
