@@ -34,7 +34,8 @@ std::vector<Part> attribute(const Row& r, const Profile& p) {
         scale = r.floor_memory > r.floor_arithmetic && reach > 0 ? m.bandwidth(r.bytes) / reach : m.flops_f32 / p.alone->flops_f32;
         scale = std::clamp(scale, 1.0, threads);
     }
-    if (threads > 1 && e.one_thread > 0) take(Cause::Threads, left - e.one_thread / scale);
+    constexpr double kWorthSharing = 4e-6;  // below, what another thread costs is more than it saves: nothing is lost
+    if (threads > 1 && e.one_thread > kWorthSharing) take(Cause::Threads, left - e.one_thread / scale);
 
     // A multiply-add counts two operations; other operations take the place of one multiply-add each.
     const double peak = std::max(r.peak > 0 ? r.peak : m.flops_f32, 1.0);

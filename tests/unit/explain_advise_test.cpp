@@ -131,6 +131,14 @@ TEST(Advice, ThreadsThatWait) {
     EXPECT_THAT(advice(r, p), Not(HasSubstr("threads that wait")));
 }
 
+TEST(Advice, WorkTooSmallToShareLosesNothingByIt) {
+    const Profile p = machine(2);
+    Row r = product(p, 3e-6);
+    r.evidence.one_thread = 3e-6;
+    r.parts = attribute(r, p);
+    EXPECT_EQ(part(r.parts, Cause::Threads), 0);
+}
+
 TEST(Advice, ThreadsThatShareACoreAreNotExpectedToDoubleIt) {
     Profile p = machine(2);
     Row r = product(p, 2e-3);

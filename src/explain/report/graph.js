@@ -180,7 +180,7 @@ report.graph = (() => {
       const type = cut(s.type, 104, `600 11.5px ${sans}`);
       context.fillText(type, x + 18, top + 15);
       context.fillStyle = colours.variable('--soft');
-      if (s.name !== s.type) context.fillText(cut(report.shortName(s.name), n.width - 148, `11.5px ${sans}`, s.name.includes('/')), x + 128, top + 15);
+      if (s.name !== s.type) context.fillText(cut(s.name.replace(/^.*\/(?=.)/, '…/'), n.width - 148, `11.5px ${sans}`), x + 128, top + 15);
     });
     if (!n.rest) return;
     context.fillStyle = colours.variable('--soft');
