@@ -325,7 +325,7 @@ def part_triton():
     the GPU where there is one."""
     python = os.environ.get("OPWRIGHT_PYTHON") or triton_python()
     counts = run_gtest(BUILD / "opwright_tests", "*OperatorsOnTriton*:*Mutation*triton", {"OPWRIGHT_PYTHON": python})
-    for path in [TESTS / "triton" / "check_functions.py", *sorted((TESTS / "golden" / "triton").glob("*.py"))]:
+    for path in [*sorted((TESTS / "triton").glob("check_*.py")), *sorted((TESTS / "golden" / "triton").glob("*.py"))]:
         run = subprocess.run([python, path], capture_output=True, text=True, env=os.environ | {"TRITON_INTERPRET": "1"})
         if run.returncode == 0:
             counts.passed += 1

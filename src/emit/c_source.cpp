@@ -248,6 +248,8 @@ private:
             case StmtKind::Scan: return scan(s);
             case StmtKind::Store:
             case StmtKind::ScatterReduce: return store(p_.equations[s.equation], t_.buffers[s.a].value);
+            case StmtKind::AccumulatePair:
+            case StmtKind::ReducePair: throw std::logic_error("two folds in one walk in plain C");
             case StmtKind::Contract: throw std::logic_error("a packed contraction in plain C");
         }
     }

@@ -215,6 +215,7 @@ private:
         const Expr& e = p_.expr(term.e);
         if (e.kind != ExprKind::Call || (e.fn != Fn::Exp && e.fn != Fn::Exp2)) return std::nullopt;
         Rescale r{.kind = Rescale::Kind::Exponentials, .first = first.e, .second = second.e};
+        r.exponential = term.e;
         Term difference = seen(term.of(e.args[0]));
         if (const auto s = scaled(difference)) {
             r.scale = s->first;

@@ -32,10 +32,11 @@ struct Rescale {
     enum class Kind : uint8_t { Exponentials, Deviations } kind = Kind::Exponentials;
     ExprId first = kNone, second = kNone;  // the Reduce nodes: m or t, and s or v
     uint32_t first_equation = 0, second_equation = 0;
-    ExprId value = kNone;   // f, as the term of `first`
-    ExprId shift = kNone;   // m or c, as the terms of `second` have it
-    Fn function = Fn::Exp;  // Exponentials: Exp or Exp2
-    double scale = 1;       // Exponentials: a
+    ExprId value = kNone;        // f, as the term of `first`
+    ExprId shift = kNone;        // m or c, as the terms of `second` have it
+    Fn function = Fn::Exp;       // Exponentials: Exp or Exp2
+    double scale = 1;            // Exponentials: a
+    ExprId exponential = kNone;  // Exponentials: exp(a * (f - m)), as its equation has it
 };
 
 // The pairs among these equations (positions in p.equations, in order), by their second folds; a first may serve

@@ -88,7 +88,8 @@ private:
     }
 
     Result<NestPlan> nest(const ordered_json& j, const Nest& n) {
-        OPW_CHECK(only(j, where_, {"grid", "equations", "contract", "blocks", "elements", "warps", "stages"}));
+        OPW_CHECK(
+            only(j, where_, {"grid", "equations", "contract", "blocks", "elements", "online", "warps", "stages"}));
         NestPlan plan;
         const auto grid = j.find("grid");
         if (grid == j.end() || !grid->is_array() || grid->size() != n.grid.size())
@@ -135,6 +136,8 @@ private:
             }
         }
         OPW_TRY(plan.elements, number(j, "elements", 0, 1 << 20, 0));
+        if (j.contains("online") && !j["online"].is_boolean()) return wrong("\"online\" must be true or false");
+        plan.online = j.value("online", false);
         OPW_TRY(const int64_t warps, number(j, "warps", 0, 32, 0));
         OPW_TRY(const int64_t stages, number(j, "stages", 0, 8, 0));
         plan.warps = static_cast<int>(warps);
@@ -206,6 +209,7 @@ std::string to_json(const Schedule& s, const Kernel& k) {
             j["blocks"].push_back(std::move(x));
         }
         if (plan.elements) j["elements"] = plan.elements;
+        if (plan.online) j["online"] = true;
         if (plan.warps) j["warps"] = plan.warps;
         if (plan.stages) j["stages"] = plan.stages;
         nests.push_back(std::move(j));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace opwright::tile {
 using namespace math;
@@ -28,6 +29,9 @@ public:
             plan_ = &p_.schedule.nests[i];
             if (auto d = check(); d) return *d;
             held_ = Held();
+            pairs_.clear();
+            lanes_.clear();
+            if (plan_->online) pairs_ = rescales(math_, nest_->equations);
             Nest out;
             if (nest_->contraction) {
                 out.contract = plan_->contract;
@@ -181,6 +185,7 @@ private:
         std::vector<VarId> looped, whole;
         for (VarId v : x.vars) (tile_of(v) == kWhole ? whole : looped).push_back(v);
         const std::string name(math::name(x.reduce));
+        if (pair(r, looped, out)) return;
         const Held before = held_;
         if (looped.empty()) {  // the rows are there: fold them, one axis after the other
             BufferId term = map(name + "_term", x.args[0], out);
@@ -210,6 +215,62 @@ private:
             add(out, {.kind = StmtKind::Reduce, .dst = acc, .op = x.reduce});
         else
             fold(r, x, acc, kNoBuffer, partial, out);
+    }
+
+    // ---- two folds in one walk
+
+    // Whether both folds of a pair run at points of the grid and along one block of the same row.
+    bool walks_together(const Rescale& x, const std::vector<VarId>& looped) const {
+        const auto& vars = math_.expr(x.second).vars;
+        if (looped.size() != 1 || math_.expr(x.first).vars != looped || vars != looped || tile_of(looped[0]) == 1)
+            return false;
+        for (uint32_t i : {x.first_equation, x.second_equation})
+            for (VarId v : math_.equations[i].vars)
+                if (!has(nest_->grid, v)) return false;
+        return true;
+    }
+    // The walk of a pair at its first fold, what is left to do at its second; false: r is neither.
+    bool pair(ExprId r, const std::vector<VarId>& looped, std::vector<Stmt>& out) {
+        if (const auto known = lanes_.find(r); known != lanes_.end()) {
+            const Lanes& l = known->second;
+            const Rescale& x = p_.pairs[l.pair];
+            map("shift", x.shift, out);
+            const bool squares = x.kind == Rescale::Kind::Deviations;
+            const BufferId dst =
+                buffer(squares ? "squares" : "sum", r, math_.expr(r).dtype, box_of(math_.free_vars(r)));
+            add(out, {.kind = StmtKind::ReducePair,
+                      .dst = dst,
+                      .a = l.second,
+                      .b = l.first,
+                      .op = ReduceOp::Sum,
+                      .var = l.var,
+                      .pair = l.pair});
+            return true;
+        }
+        const auto found = std::find_if(pairs_.begin(), pairs_.end(), [&](const Rescale& x) {
+            return x.first == r && !lanes_.count(x.second) && walks_together(x, looped);
+        });
+        if (found == pairs_.end()) return false;
+        const Expr &x = math_.expr(r), &y = math_.expr(found->second);
+        const VarId v = looped[0];
+        std::vector<VarId> kept = math_.free_vars(r);
+        kept.push_back(v);
+        const bool squares = found->kind == Rescale::Kind::Deviations;
+        const Lanes l{buffer(std::string(math::name(x.reduce)), r, x.dtype, box_of(kept)),
+                      buffer(squares ? "deviations" : "sum", found->second, y.dtype, box_of(kept)), v,
+                      static_cast<uint32_t>(p_.pairs.size())};
+        p_.pairs.push_back(*found);
+        const Held before = held_;
+        out.push_back({.kind = StmtKind::Fill, .dst = l.first, .op = x.reduce});
+        out.push_back({.kind = StmtKind::Fill, .dst = l.second, .op = y.reduce});
+        std::vector<Stmt>* at = open(v, out);
+        const BufferId term = map(std::string(math::name(x.reduce)) + "_term", found->value, *at);
+        at->push_back(
+            {.kind = StmtKind::AccumulatePair, .dst = l.second, .a = term, .b = l.first, .pair = l.pair});
+        held_ = before;
+        fold(r, x, l.first, kNoBuffer, {v}, out);
+        lanes_[found->second] = l;
+        return true;
     }
 
     // dst[...] = fold of a along vars, an axis a statement.
@@ -304,6 +365,13 @@ private:
     const schedule::Nest* nest_ = nullptr;
     const NestPlan* plan_ = nullptr;
     Held held_;
+    std::vector<Rescale> pairs_;  // of this nest
+    struct Lanes {
+        BufferId first, second;
+        VarId var;
+        uint32_t pair;
+    };
+    std::map<ExprId, Lanes> lanes_;  // of second folds whose walk is done
 };
 }  // namespace
 
@@ -321,6 +389,7 @@ void Held::after(const Program& p, const Stmt& s) {
         case StmtKind::Gather:
         case StmtKind::Map:
         case StmtKind::Reduce:
+        case StmtKind::ReducePair:
         case StmtKind::Scan:
             if (s.dst != kNoBuffer && p.buffers[s.dst].value != kNone) put(values_, p.buffers[s.dst].value, s.dst);
             return;
@@ -328,6 +397,7 @@ void Held::after(const Program& p, const Stmt& s) {
         case StmtKind::For:
         case StmtKind::Fill:
         case StmtKind::Accumulate:
+        case StmtKind::AccumulatePair:
         case StmtKind::Contract:
         case StmtKind::ScatterReduce: return;
     }

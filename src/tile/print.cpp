@@ -48,6 +48,12 @@ struct Printer {
                 return line(depth, s.var == kNone ? fmt::format("{} complete", name(s.dst))
                                                   : fmt::format("{} = reduce {} along {}", name(s.dst),
                                                                 math::name(s.op), m.vars[s.var].name));
+            case StmtKind::AccumulatePair:
+                return line(depth, fmt::format("{}, {} = online({}, {}, {})", name(s.b), name(s.dst), name(s.b),
+                                               name(s.dst), name(s.a)));
+            case StmtKind::ReducePair:
+                return define(fmt::format("reduce {} of {}, {} along {}, shift {}", math::name(s.op), name(s.b),
+                                          name(s.a), m.vars[s.var].name, m.print(p.pairs[s.pair].shift)));
             case StmtKind::Contract:
                 return line(depth, fmt::format("{} += contract {} * {}", name(s.dst), name(s.a), name(s.b)));
             case StmtKind::Scan:
@@ -95,11 +101,12 @@ struct Verifier {
                     else
                         problems.push_back("definition of an unknown buffer");
                     break;
+                case StmtKind::AccumulatePair:
                 case StmtKind::Accumulate:
                 case StmtKind::Contract:
                     use(s.dst, "accumulation");
                     use(s.a, "use");
-                    if (s.kind == StmtKind::Contract || s.b != kNoBuffer) use(s.b, "use");
+                    if (s.kind != StmtKind::Accumulate || s.b != kNoBuffer) use(s.b, "use");
                     break;
                 case StmtKind::Reduce:
                     if (s.a == kNoBuffer) {
@@ -109,6 +116,12 @@ struct Verifier {
                         if (s.b != kNoBuffer) use(s.b, "reduction");
                         defined[s.dst] = true;
                     }
+                    break;
+                case StmtKind::ReducePair:
+                    use(s.a, "reduction");
+                    use(s.b, "reduction");
+                    if (s.pair >= p.pairs.size()) problems.push_back("an unknown pair of folds");
+                    defined[s.dst] = true;
                     break;
                 case StmtKind::Store:
                 case StmtKind::ScatterReduce: use(s.a, "store"); break;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "math/rescale.h"
 #include "schedule/kernel.h"
 #include "schedule/schedule.h"
 
@@ -39,6 +40,8 @@ enum class StmtKind : uint8_t {
     Accumulate,  // dst = dst op a, point by point
     Reduce,      // dst = fold along `var` of a (block targets: a row held whole), where b; without a, of dst's partial
                  // results (kNone: dst already is the result)
+    AccumulatePair,  // takes a, the term of pairs[pair], into its folds: b and dst hold those of each lane
+    ReducePair,      // dst = the second fold of pairs[pair] along `var`, of the lanes' pairs b and a; its shift is known
     Contract,    // dst += a * b
     Scan,   // the equation's scan, in order along `var`; block targets: of the block a into dst, carrying on from b
     Store,  // the equation's lhs = a
@@ -53,6 +56,7 @@ struct Stmt {
     bool lane = false;       // For: this variable runs along the vector lanes (or the block of a block language)
     int lanes = 1;           // For on lanes, Fill of partial results: elements of one vector; tile is a multiple
     uint32_t equation = 0;   // Store, ScatterReduce, Scan, Contract
+    uint32_t pair = 0;       // AccumulatePair, ReducePair
     std::vector<Stmt> body;  // For
 };
 
@@ -69,7 +73,8 @@ struct Program {
     schedule::Kernel kernel;
     schedule::Schedule schedule;
     std::vector<Buffer> buffers;
-    std::vector<Nest> nests;  // as in the kernel
+    std::vector<Nest> nests;           // as in the kernel
+    std::vector<math::Rescale> pairs;  // of folds that take one walk
 };
 
 std::string print(const Program& p);

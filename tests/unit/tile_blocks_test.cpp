@@ -54,6 +54,42 @@ TEST(Blocks, ALongRowIsWalkedAndItsTemporariesRecomputed) {
     EXPECT_NE(text.find("y[m:1024, n:1024] : f32 = map exp(x[m,n] - h[m]) / s[m]"), std::string::npos) << text;
 }
 
+TEST(Blocks, TwoFoldsTakeOneWalkWhereTheScheduleSaysSo) {
+    const schedule::Kernel k = schedule::form_block_kernel(symbolic(kSoftmax, "softmax"), true);
+    schedule::Schedule s = schedule::default_block_schedule(k, {}, false);
+    s.nests[0].online = true;
+    auto again = schedule::from_json(schedule::to_json(s, k), k);
+    ASSERT_TRUE(again.ok());
+    EXPECT_TRUE(again->nests[0].online);
+    auto t = apply_blocks(k, *again);
+    ASSERT_TRUE(t.ok());
+    EXPECT_TRUE(verify(*t).empty());
+    EXPECT_EQ(print(*t),
+              "nest 0 over grid [m by 1024]:\n"
+              "  max[m:1024, n:1024] : f32 = fill identity of max\n"
+              "  sum[m:1024, n:1024] : f32 = fill identity of sum\n"
+              "  for n in 0..s1 step 1024 on lanes:\n"
+              "    x[m:1024, n:1024] : f32 = load x[m,n]\n"
+              "    max, sum = online(max, sum, x)\n"
+              "  max[m:1024] : f32 = reduce max of max along n\n"
+              "  store h[m] = max\n"
+              "  sum[m:1024] : f32 = reduce sum of max, sum along n, shift h[m]\n"
+              "  store s[m] = sum\n"
+              "  for n in 0..s1 step 1024 on lanes:\n"
+              "    x[m:1024, n:1024] : f32 = load x[m,n]\n"
+              "    y[m:1024, n:1024] : f32 = map exp(x[m,n] - h[m]) / s[m]\n"
+              "    store y[m,n] = y\n");
+}
+
+TEST(Blocks, OnlineIsTrueOrFalse) {
+    const schedule::Kernel k = schedule::form_block_kernel(symbolic(kSoftmax, "softmax"), true);
+    std::string json = schedule::to_json(schedule::default_block_schedule(k, {}, false), k);
+    json.insert(json.find("\"elements\""), "\"online\": 3, ");
+    const auto s = schedule::from_json(json, k);
+    ASSERT_FALSE(s.ok());
+    EXPECT_EQ(s.error().message, "In nest 0 of the schedule: \"online\" must be true or false.");
+}
+
 TEST(Blocks, AColumnSumHasColumnsAndRowsInItsBlock) {
     const std::string text =
         blocks(symbolic("op column_sum(x[m,n]) -> y[n]:\n    y[n] = sum[m](x[m,n])\n", "column_sum"), true);

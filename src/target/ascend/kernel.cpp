@@ -119,6 +119,8 @@ private:
             case StmtKind::Scan: scan_stmt(s); break;
             case StmtKind::Store: store(s); break;
             case StmtKind::ScatterReduce: scatter(s); break;
+            case StmtKind::AccumulatePair:
+            case StmtKind::ReducePair: throw Unsupported{"Two folds in one walk (\"online\") have no form here."};
             case StmtKind::For:
             case StmtKind::Contract: throw Unsupported{"A contraction in blocks has no form here."};
         }

@@ -168,6 +168,8 @@ private:
                 }
                 return;
             }
+            case StmtKind::AccumulatePair:
+            case StmtKind::ReducePair: throw std::logic_error("two folds in one walk, of a block target");
             case StmtKind::Contract: throw std::logic_error("a contraction outside its own nest");
         }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -54,6 +55,7 @@ public:
     std::unordered_map<math::VarId, Piece> index;       // index variables: blocks or scalars of type INDEX
     std::unordered_map<math::VarId, math::VarId> axis;  // index variables that lie on an axis of the block
     std::unordered_map<math::VarId, std::pair<Piece, std::string>> guard;  // axes that may leave their extent: n, "N"
+    std::set<math::ExprId> short_exponentials;  // of which 16-bit results take few digits
     std::function<const Piece*(math::ExprId)> held;                        // the buffer that holds a value
     std::function<std::string(math::TensorId)> pointer;                    // the argument that points to a tensor
     std::function<std::string()> error_pointer;
@@ -110,6 +112,10 @@ private:
                    const std::string& more = "");
     Piece helper(const std::string& f, const std::vector<math::ExprId>& args, const Axes& order,
                  const std::string& more = "");
+    bool is_short(const math::Expr& e) const {
+        return std::any_of(short_exponentials.begin(), short_exponentials.end(),
+                           [&](math::ExprId x) { return p_.expr(x).args == e.args; });
+    }
     bool plain(math::ExprId e) const;  // an index expression that `offset` prints in INDEX
     void count(math::ExprId e);
     Axes merge(std::initializer_list<Axes> all, const Axes& order) const;

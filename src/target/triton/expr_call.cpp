@@ -78,7 +78,9 @@ Piece Expressions::float_call(const Expr& e, DType t, const Axes& order) {
         case Fn::Trunc: return helper("_trunc", a, order);
         case Fn::Sqrt: return function(wide ? "tl.sqrt" : "tl.sqrt_rn", a, order);
         case Fn::Rsqrt: return function("tl.rsqrt", a, order);
-        case Fn::Exp: return wide ? function("tl.exp", a, order) : helper("_exp", a, order);
+        case Fn::Exp:
+            if (wide) return function("tl.exp", a, order);
+            return helper(is_short(e) ? "_short_exp" : "_exp", a, order);
         case Fn::Exp2: return function("tl.exp2", a, order);
         case Fn::Expm1: return helper("_expm1", a, order);
         case Fn::Log: return function("tl.log", a, order);
@@ -116,7 +118,8 @@ Piece Expressions::float_call(const Expr& e, DType t, const Axes& order) {
                 inverse.number = 1 / c->number;
                 return {over(x, x.axes, kProduct) + " * " + literal_text(inverse), kProduct, x.axes};
             }
-            if (t == DType::F32 && is_share(p_, a[0], a[1])) return helper("_share", a, order);
+            if (t == DType::F32 && is_share(p_, a[0], a[1]))
+                return helper(short_exponentials.empty() ? "_share" : "_short_share", a, order);
             // `/` on float32 is an approximation.
             return wide ? operation("/", kProduct, a[0], a[1], order) : function("tl.div_rn", a, order);
         case Fn::FloorDiv: {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "math/short_exponent.h"
 #include "target/triton/kernel_printer.h"
 
 namespace opwright::target::triton {
@@ -50,6 +51,13 @@ KernelText KernelPrinter::run() {
         axes();
     scan_uses(nest_.body);
     plan_walks();
+    const auto local = [&](TensorId t) {
+        return std::find(form_.local.begin(), form_.local.end(), t) != form_.local.end();
+    };
+    const auto exponentials = short_exponentials(math_, form_.equations, [&](TensorId t) {
+        return local(t) ? std::nullopt : std::optional(math_.tensors[t].dtype);
+    });
+    expressions_.short_exponentials = {exponentials.begin(), exponentials.end()};
     statements(nest_.body);
     header();
     return std::move(r_);
@@ -113,6 +121,8 @@ void KernelPrinter::statement(const Stmt& s) {
         case StmtKind::Fill: return fill(s);
         case StmtKind::Accumulate: return accumulate(s);
         case StmtKind::Reduce: return reduce(s);
+        case StmtKind::AccumulatePair: return accumulate_pair(s);
+        case StmtKind::ReducePair: return reduce_pair(s);
         case StmtKind::Contract: return contract(s);
         case StmtKind::Scan: return scan(s);
         case StmtKind::Store: return store(s);
@@ -132,7 +142,7 @@ void KernelPrinter::loop(const Stmt& s) {
     r_.index = true;
     if (s.lane) {
         const std::string b = block_.at(s.var), start = names_.take("start");
-        if (!walk_) walk_ = &s;
+        if (!walk_) walk_ = &s, start_ = start;
         const bool backward = runs_backward(math_, s.body) || backward_.count(&s);
         // Counted upward all the same: of a range that goes down Triton does not see that 16 bytes can be moved at
         // once.

@@ -75,6 +75,8 @@ private:
         return a;
     }
     std::string shape(const Axes& axes) const;
+    // Neighbours along the row that share one pair of a walk's folds: what 16 bytes hold.
+    int64_t neighbours(const math::Rescale& x) const;
     std::string full(const Axes& axes, const std::string& value, const std::string& type) const;
     std::string buffer_name(BufferId b) const;
     void statements(const std::vector<tile::Stmt>& body);
@@ -98,6 +100,9 @@ private:
     // holds.
     std::optional<Piece> counts(const Axes& reduced, BufferId condition);
     void accumulate(const tile::Stmt& s);
+    // Two folds in one walk (math/rescale.h): an element into the pair of its lane, and the lanes' pairs into one.
+    void accumulate_pair(const tile::Stmt& s);
+    void reduce_pair(const tile::Stmt& s);
     void reduce(const tile::Stmt& s);
     // The fold of a block's text along its axis number `axis`.
     std::string fold(math::ReduceOp op, DType t, const std::string& text, int axis);
@@ -139,8 +144,10 @@ private:
     std::set<BufferId> filled_;  // blocks that hold the identity of their fold outside
     std::map<math::ExprId, BufferId> loaded_;
     std::map<BufferId, BufferId> origin_;
+    std::map<BufferId, uint32_t> lanes_;  // pairs of folds, by the buffers that hold them
     std::map<const tile::Stmt*, BufferId> exponent_;
     const tile::Stmt* walk_ = nullptr;  // the loop over a row that is being printed
+    std::string start_;                 // where its step begins
     std::map<const tile::Stmt*, std::map<math::ExprId, std::string>> eviction_;
     std::set<const tile::Stmt*> backward_;
     std::set<BufferId> fills_;  // partial results

@@ -79,7 +79,12 @@ void KernelPrinter::fill(const Stmt& s) {
     }
     fills_.insert(s.dst);
     const std::string zero = identity_text(op, b.dtype);
-    pieces_[s.dst] = expressions_.bind({full(axes, zero, compute_name(b.dtype)), kAtom, axes}, buffer_name(s.dst));
+    std::string block = full(axes, zero, compute_name(b.dtype));
+    if (const auto pair = lanes_.find(s.dst); pair != lanes_.end())
+        if (const int64_t n = neighbours(p_.pairs[pair->second]); n > 1)
+            block = fmt::format("tl.full([{} // {}], {}, {})", shape(axes).substr(1, shape(axes).size() - 2), n, zero,
+                                compute_name(b.dtype));
+    pieces_[s.dst] = expressions_.bind({block, kAtom, axes}, buffer_name(s.dst));
 }
 
 std::string KernelPrinter::combine(ReduceOp op, DType t, const std::string& a, const std::string& b) {

@@ -347,7 +347,14 @@ private:
         w.outdent();
         w.line("else:");
         w.indent();
-        w.comment("Rows are walked in steps, once for each reduction and once for the result.");
+        const auto& plans = variants_[1].program.schedule.nests;
+        const bool held = std::any_of(plans.begin(), plans.end(), [](const schedule::NestPlan& n) {
+            return std::any_of(n.blocks.begin(), n.blocks.end(),
+                               [](const auto& b) { return b.tile == schedule::kWhole; });
+        });
+        w.comment(held ? "Rows are walked in steps, as often as folds need them and once for the result; their "
+                         "beginning stays on the chip."
+                       : "Rows are walked in steps, as often as folds need them and once for the result.");
         write_variant(w, variants_[1], "_steps");
         w.outdent();
     }

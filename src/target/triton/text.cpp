@@ -119,6 +119,11 @@ void File::product(const std::vector<Sym>& extents) {
 void File::enter(const Program& kernel) {
     tensors_.resize(own_);
     for (size_t t = own_; t < kernel.tensors.size(); ++t) tensors_.push_back(names.take(kernel.tensors[t].name));
+    // What is left of a row of which the beginning is held (schedule/hold_beginning.h).
+    for (const Var& v : kernel.vars)
+        for (const Var& held : kernel.vars)
+            if (held.name == v.name + "_held" && !v.extent.is_const())
+                hints_.emplace_back(v.extent.str(), upper(v.name) + "_REST");
 }
 
 void File::reserve_sizes(Names& n) const {

@@ -15,6 +15,68 @@ import triton.language as tl
 
 
 @triton.jit
+def _div(a, b):
+    # Correctly rounded: `/` on float32 is an approximation of 2 ulps.
+    if b.dtype == tl.float64:
+        return a / b
+    else:
+        return tl.div_rn(a, b)
+
+
+@triton.jit
+def _in_lane(left, LANES: tl.constexpr, V: tl.constexpr):
+    # How many of the next LANES * V elements of a row fall to each lane, where `left` are left.
+    return tl.minimum(tl.maximum(left - V * tl.arange(0, LANES), 0), V)
+
+
+@triton.jit
+def _add_deviations(total, squares, x, start, extent, V: tl.constexpr):
+    # One walk for the sum of x and the squared deviations from the mean. V neighbours, which lie in one thread, have a
+    # sum and squared deviations of their own; the square of what the means differ by joins them to those of the lane
+    # so far (Chan, Golub and LeVeque). x is 0 beyond the extent. Equal whole numbers deviate by exactly 0.
+    RANK: tl.constexpr = len(total.shape)
+    LANES: tl.constexpr = total.shape[RANK - 1]
+    before = tl.cast(start // (LANES * V) * V, total.dtype)
+    n = _in_lane(extent - start, LANES, V)
+    if RANK == 2:
+        n = n[None, :]
+    if V > 1:
+        inside = tl.arange(0, V) < tl.expand_dims(n, RANK)
+        if RANK == 1:
+            x = tl.reshape(x, [LANES, V])
+        else:
+            x = tl.reshape(x, [total.shape[0], LANES, V])
+        more = tl.sum(x, RANK)
+        d = x - tl.expand_dims(_div(more, tl.maximum(n, 1).to(total.dtype)), RANK)
+        d = tl.where(inside, d, 0.0)
+        squares += tl.sum(d * d, RANK)
+    else:
+        more = x
+        squares += x - x  # NaN where it is infinite
+    # Scaled, so that products of large sums do not overflow.
+    n = n.to(total.dtype) * (1.0 / 4096)
+    before = before * (1.0 / 4096)
+    away = more * before - total * n
+    away *= away / tl.maximum(n * before * (n + before) * 4096.0, 1e-30)
+    # An infinite sum stays: what overflows with it would make it NaN.
+    return total + more, tl.where(squares == float("inf"), squares, squares + away)
+
+
+@triton.jit
+def _deviations_from(total, squares, extent, centre, V: tl.constexpr):
+    # The squared deviations of each lane's elements from `centre`: by n times the square of what their mean is away
+    # from it more than from their mean. Where a sum overflowed, so did the row's: then the centre is infinite.
+    RANK: tl.constexpr = len(total.shape)
+    LANES: tl.constexpr = total.shape[RANK - 1]
+    n = extent // (LANES * V) * V + _in_lane(extent % (LANES * V), LANES, V)
+    if RANK == 2:
+        n = n[None, :]
+    away = _div(total, tl.maximum(n, 1).to(total.dtype)) - centre
+    away = tl.where(tl.abs(total) == float("inf"), centre, away)
+    return tl.where((n > 0) & (squares != float("inf")), squares + n * (away * away), squares)
+
+
+@triton.jit
 def layer_norm_rows_kernel(
     x_ptr,
     scale_ptr,
@@ -56,54 +118,49 @@ def layer_norm_steps_kernel(
     y_ptr,
     centre_ptr,
     inv_std_ptr,
-    A0,
     R0,
+    R0_REST,
     INDEX: tl.constexpr,
+    BLOCK_R0_HELD: tl.constexpr,
     BLOCK_R0: tl.constexpr,
-    BLOCK_A0: tl.constexpr,
 ):
-    a0 = tl.program_id(0).to(INDEX) * BLOCK_A0 + tl.arange(0, BLOCK_A0)
-    total = tl.full([BLOCK_A0, BLOCK_R0], 0.0, tl.float32)
-    for start in range(0, R0, BLOCK_R0):
+    a0 = tl.program_id(0).to(INDEX)
+    r0_held = tl.arange(0, BLOCK_R0_HELD).to(INDEX)
+    x = tl.load(x_ptr + a0 * R0 + r0_held)
+    total = tl.sum(x, 0)
+    total_1 = tl.full([BLOCK_R0 // 4], 0.0, tl.float32)
+    deviations = tl.full([BLOCK_R0 // 4], 0.0, tl.float32)
+    for start in range(0, R0_REST, BLOCK_R0):
         r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
-        mask = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(
-            x_ptr + a0[:, None] * R0 + r0[None, :],
-            mask=mask,
-            other=0.0,
-            eviction_policy="evict_last",
+        mask = r0 < R0_REST
+        x_1 = tl.load(
+            x_ptr + a0 * R0 + (r0 + 32768), mask=mask, other=0.0, eviction_policy="evict_last"
         )
-        total += x
-    total_1 = tl.sum(total, 1)
-    centre = tl.div_rn(total_1, tl.cast(R0, tl.float32))
-    mask = a0 < A0
-    tl.store(centre_ptr + a0, centre, mask=mask)
-    total_2 = tl.full([BLOCK_A0, BLOCK_R0], 0.0, tl.float32)
-    end = (tl.cdiv(R0, BLOCK_R0) - 1) * BLOCK_R0
-    for start in range(0, R0, BLOCK_R0):
+        total_1, deviations = _add_deviations(total_1, deviations, x_1, start, R0_REST, V=4)
+    total_2 = tl.sum(total_1, 0)
+    centre = tl.div_rn(total + total_2, tl.cast(R0, tl.float32))
+    tl.store(centre_ptr + a0, centre)
+    t = x - centre
+    sum_term = t * t
+    total_3 = tl.sum(sum_term, 0)
+    squares = tl.sum(_deviations_from(total_1, deviations, R0_REST, centre, V=4), 0)
+    inv_std = tl.div_rn(
+        1.0, tl.sqrt_rn(tl.div_rn(total_3 + squares, tl.cast(R0, tl.float32)) + 1e-05)
+    )
+    tl.store(inv_std_ptr + a0, inv_std)
+    scale = tl.load(scale_ptr + r0_held)
+    bias = tl.load(bias_ptr + r0_held)
+    y = t * inv_std * scale + bias
+    tl.store(y_ptr + a0 * R0 + r0_held, y, eviction_policy="evict_first")
+    end = (tl.cdiv(R0_REST, BLOCK_R0) - 1) * BLOCK_R0
+    for start in range(0, R0_REST, BLOCK_R0):
         r0 = (end - start + tl.arange(0, BLOCK_R0)).to(INDEX)
-        mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(
-            x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1, eviction_policy="evict_last"
-        )
-        t = x - centre[:, None]
-        sum_term = t * t
-        r0_mask = r0 < R0
-        total_2 += tl.where(r0_mask[None, :], sum_term, 0.0)
-    total_3 = tl.sum(total_2, 1)
-    inv_std = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total_3, tl.cast(R0, tl.float32)) + 1e-05))
-    tl.store(inv_std_ptr + a0, inv_std, mask=mask)
-    for start in range(0, R0, BLOCK_R0):
-        r0 = (start + tl.arange(0, BLOCK_R0)).to(INDEX)
-        mask_1 = (a0[:, None] < A0) & (r0[None, :] < R0)
-        x = tl.load(
-            x_ptr + a0[:, None] * R0 + r0[None, :], mask=mask_1, eviction_policy="evict_first"
-        )
-        r0_mask = r0 < R0
-        scale = tl.load(scale_ptr + r0, mask=r0_mask)
-        bias = tl.load(bias_ptr + r0, mask=r0_mask)
-        y = (x - centre[:, None]) * inv_std[:, None] * scale[None, :] + bias[None, :]
-        tl.store(y_ptr + a0[:, None] * R0 + r0[None, :], y, mask=mask_1)
+        mask = r0 < R0_REST
+        x_1 = tl.load(x_ptr + a0 * R0 + (r0 + 32768), mask=mask, eviction_policy="evict_first")
+        scale_1 = tl.load(scale_ptr + r0 + 32768, mask=mask)
+        bias_1 = tl.load(bias_ptr + r0 + 32768, mask=mask)
+        y_1 = (x_1 - centre) * inv_std * scale_1 + bias_1
+        tl.store(y_ptr + a0 * R0 + (r0 + 32768), y_1, mask=mask, eviction_policy="evict_first")
 
 
 def layer_norm(x, scale, bias):
@@ -130,6 +187,7 @@ def layer_norm(x, scale, bias):
         raise ValueError(
             f"layer_norm: bias must have the shape {(R0,)}, but has {tuple(bias.shape)}."
         )
+    R0_REST = R0 - 32768
     x = x.contiguous()
     scale = scale.contiguous()
     bias = bias.contiguous()
@@ -167,10 +225,10 @@ def layer_norm(x, scale, bias):
             **options,
         )
     else:
-        # Rows are walked in steps, once for each reduction and once for the result.
-        BLOCK_R0 = min(triton.next_power_of_2(max(R0, 1)), 8192)
-        BLOCK_A0 = min(triton.next_power_of_2(max(A0, 1)), 1024, max(8192 // BLOCK_R0, 1))
-        grid = (triton.cdiv(A0, BLOCK_A0),)
+        # Rows are walked in steps, as often as folds need them and once for the result; their
+        # beginning stays on the chip.
+        BLOCK_R0 = min(triton.next_power_of_2(max(R0_REST, 4)), 8192)
+        grid = (A0,)
         layer_norm_steps_kernel[grid](
             x,
             scale,
@@ -178,12 +236,12 @@ def layer_norm(x, scale, bias):
             y,
             centre,
             inv_std,
-            A0,
             R0,
+            R0_REST,
             INDEX=INDEX,
+            BLOCK_R0_HELD=32768,
             BLOCK_R0=BLOCK_R0,
-            BLOCK_A0=BLOCK_A0,
-            num_warps=min(max(BLOCK_R0 * BLOCK_A0 // 256, 1), 16 if R0 <= 32768 else 32),
+            num_warps=16,
         )
     return y, centre, inv_std
 

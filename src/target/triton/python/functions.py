@@ -72,12 +72,139 @@ def _exp(x):
 
 
 @triton.jit
+def _short_exp(x):
+    # About 18 bits of exp, for results of 16: a quarter of its instructions.
+    return tl.exp2(x * 1.44269504)
+
+
+@triton.jit
+def _short_share(e, total):
+    # e / total for results of 16 bits: one division a row.
+    return e * tl.div_rn(1.0, total)
+
+
+@triton.jit
 def _share(e, total):
     # e / total, correctly rounded, for 0 <= e <= 1 <= total: one division a row, and for each element what its product
     # leaves, put back (Markstein). The general division costs a dozen instructions an element.
     inverse = tl.div_rn(1.0, total)
     q = e * inverse
     return tl.fma(tl.fma(0.0 - q, total, e), inverse, q)
+
+
+@triton.jit
+def _not_below_lowest(m):
+    # -inf as the lowest finite number, from which -inf differs by -inf: -inf - -inf would be NaN. NaN stays.
+    if m.dtype == tl.float64:
+        return tl.maximum(m, -1.7976931348623157e308, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.maximum(m, -3.4028234663852886e38, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _power(x, SCALE: tl.constexpr, BASE_2: tl.constexpr, SHORT: tl.constexpr):
+    if SCALE != 1.0:
+        x = x * SCALE
+    if BASE_2:
+        return tl.exp2(x)
+    elif SHORT:
+        return _short_exp(x)
+    else:
+        return _exp(x)
+
+
+@triton.jit
+def _add_exponentials(
+    largest,
+    total,
+    x,
+    V: tl.constexpr,
+    SCALE: tl.constexpr = 1.0,
+    BASE_2: tl.constexpr = False,
+    SHORT: tl.constexpr = False,
+):
+    # One walk for the largest x and the sum of exp(x - largest): where a larger x comes, the sum is rescaled to it. V
+    # neighbours, which lie in one thread, share a sum, so that there is little to rescale.
+    if V == 1:
+        top = _maximum(largest, x)
+        shift = _not_below_lowest(top)
+        more = _power(x - shift, SCALE, BASE_2, SHORT)
+    else:
+        LAST: tl.constexpr = len(largest.shape)
+        if LAST == 1:
+            x = tl.reshape(x, [largest.shape[0], V])
+        else:
+            x = tl.reshape(x, [largest.shape[0], largest.shape[1], V])
+        top = _maximum(largest, tl.reduce(x, LAST, _maximum))
+        shift = _not_below_lowest(top)
+        more = tl.sum(_power(x - tl.expand_dims(shift, LAST), SCALE, BASE_2, SHORT), LAST)
+    return top, total * _power(largest - shift, SCALE, BASE_2, SHORT) + more
+
+
+@triton.jit
+def _rescaled(
+    largest,
+    total,
+    top,
+    SCALE: tl.constexpr = 1.0,
+    BASE_2: tl.constexpr = False,
+    SHORT: tl.constexpr = False,
+):
+    # Sums of exp(x - largest) as those of exp(x - top).
+    return total * _power(largest - _not_below_lowest(top), SCALE, BASE_2, SHORT)
+
+
+@triton.jit
+def _in_lane(left, LANES: tl.constexpr, V: tl.constexpr):
+    # How many of the next LANES * V elements of a row fall to each lane, where `left` are left.
+    return tl.minimum(tl.maximum(left - V * tl.arange(0, LANES), 0), V)
+
+
+@triton.jit
+def _add_deviations(total, squares, x, start, extent, V: tl.constexpr):
+    # One walk for the sum of x and the squared deviations from the mean. V neighbours, which lie in one thread, have a
+    # sum and squared deviations of their own; the square of what the means differ by joins them to those of the lane
+    # so far (Chan, Golub and LeVeque). x is 0 beyond the extent. Equal whole numbers deviate by exactly 0.
+    RANK: tl.constexpr = len(total.shape)
+    LANES: tl.constexpr = total.shape[RANK - 1]
+    before = tl.cast(start // (LANES * V) * V, total.dtype)
+    n = _in_lane(extent - start, LANES, V)
+    if RANK == 2:
+        n = n[None, :]
+    if V > 1:
+        inside = tl.arange(0, V) < tl.expand_dims(n, RANK)
+        if RANK == 1:
+            x = tl.reshape(x, [LANES, V])
+        else:
+            x = tl.reshape(x, [total.shape[0], LANES, V])
+        more = tl.sum(x, RANK)
+        d = x - tl.expand_dims(_div(more, tl.maximum(n, 1).to(total.dtype)), RANK)
+        d = tl.where(inside, d, 0.0)
+        squares += tl.sum(d * d, RANK)
+    else:
+        more = x
+        squares += x - x  # NaN where it is infinite
+    # Scaled, so that products of large sums do not overflow.
+    n = n.to(total.dtype) * (1.0 / 4096)
+    before = before * (1.0 / 4096)
+    away = more * before - total * n
+    away *= away / tl.maximum(n * before * (n + before) * 4096.0, 1e-30)
+    # An infinite sum stays: what overflows with it would make it NaN.
+    return total + more, tl.where(squares == float("inf"), squares, squares + away)
+
+
+@triton.jit
+def _deviations_from(total, squares, extent, centre, V: tl.constexpr):
+    # The squared deviations of each lane's elements from `centre`: by n times the square of what their mean is away
+    # from it more than from their mean. Where a sum overflowed, so did the row's: then the centre is infinite.
+    RANK: tl.constexpr = len(total.shape)
+    LANES: tl.constexpr = total.shape[RANK - 1]
+    n = extent // (LANES * V) * V + _in_lane(extent % (LANES * V), LANES, V)
+    if RANK == 2:
+        n = n[None, :]
+    away = _div(total, tl.maximum(n, 1).to(total.dtype)) - centre
+    away = tl.where(tl.abs(total) == float("inf"), centre, away)
+    return tl.where((n > 0) & (squares != float("inf")), squares + n * (away * away), squares)
 
 
 @triton.jit
