@@ -22,6 +22,7 @@
 #define __restrict__ __restrict
 #define __shared__ static __attribute__((section("emulated_shared")))
 #define __align__(n) alignas(n)
+#define IN_CLUSTERS
 
 extern "C" {
 extern unsigned char __start_emulated_shared[] __attribute__((weak, visibility("hidden")));
@@ -276,6 +277,11 @@ T atomicExch(T* p, T v) {
     return old;
 }
 inline void __threadfence() {}
+
+// Clusters of blocks run on a GPU alone (bench/gpu/opwright_gpu.cpp, `shapes`): their kernels compile here.
+#define load_once load_pack
+inline void meet_cluster() { cuda_emulation::stop("a cluster of blocks, which is not emulated"); }
+inline void give_to_block(int, long long*, long long) {}
 
 // ---- bits and roundings
 template <class To, class From>

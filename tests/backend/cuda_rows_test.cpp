@@ -55,28 +55,39 @@ TEST(Rows, MatchTheReference) {
     check(false);
 }
 
-TEST(Rows, StayOnTheChipUpTo20480Packs) {
-    const auto variant = [](DType t, int64_t columns) {
-        const auto program = lower(math::inline_temporaries(math::drop_unit_variables(declared("soft", t))).program);
+TEST(Rows, StayOnTheChip) {
+    const auto variant = [](const char* op, DType t, int64_t columns, bool clusters) {
+        const auto program = lower(math::inline_temporaries(math::drop_unit_variables(declared(op, t))).program);
         EXPECT_TRUE(program.ok());
-        const auto plan =
-            plan_launch(*program, {{"m", 1000}, {"k", columns}}, [](math::TensorId, int64_t) { return true; });
+        const auto plan = plan_launch(
+            *program, {{"m", 1000}, {"k", columns}}, [](math::TensorId, int64_t) { return true; }, clusters);
         EXPECT_TRUE(plan.ok());
-        const Variant& v = *plan->calls.at(0).variant;
+        const Call& call = plan->calls.at(0);
+        const Variant& v = *call.variant;
         std::string r = v.kernel;
         for (const auto& [n, value] : v.macros)
             if (n != "VECTOR") r += " " + n + "=" + std::to_string(value);
         EXPECT_LE(v.dynamic_shared, 227 * 1024 - 1024);
+        EXPECT_EQ(call.blocks % static_cast<unsigned>(v.cluster), 0u);
         return r;
     };
-    EXPECT_EQ(variant(DType::BF16, 256), "soft_kernel THREADS=16 ITEMS=2 BLOCKS=1");
-    EXPECT_EQ(variant(DType::F32, 256), "soft_kernel THREADS=32 ITEMS=2 BLOCKS=1");
-    EXPECT_EQ(variant(DType::F32, 16384), "soft_kernel THREADS=512 ITEMS=8 BLOCKS=2");
-    EXPECT_EQ(variant(DType::BF16, 16384), "soft_kernel_again THREADS=512 ITEMS=4 BLOCKS=2");
-    EXPECT_EQ(variant(DType::F32, 65536), "soft_kernel_shared THREADS=1024 ITEMS=2 BLOCKS=1 SHARED=14");
-    EXPECT_EQ(variant(DType::BF16, 65536), "soft_kernel_shared THREADS=512 ITEMS=2 BLOCKS=2 SHARED=14");
-    EXPECT_EQ(variant(DType::F32, 81920), "soft_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=12");
-    EXPECT_EQ(variant(DType::F32, 81924), "soft_kernel_long THREADS=1024");
+    const auto soft = [&](DType t, int64_t columns) { return variant("soft", t, columns, false); };
+    EXPECT_EQ(soft(DType::BF16, 256), "soft_kernel THREADS=16 ITEMS=2 BLOCKS=1");
+    EXPECT_EQ(soft(DType::F32, 256), "soft_kernel THREADS=32 ITEMS=2 BLOCKS=1");
+    EXPECT_EQ(soft(DType::F32, 16384), "soft_kernel THREADS=512 ITEMS=8 BLOCKS=2");
+    EXPECT_EQ(soft(DType::BF16, 16384), "soft_kernel_again THREADS=512 ITEMS=4 BLOCKS=2");
+    EXPECT_EQ(soft(DType::F32, 65536), "soft_kernel_shared THREADS=1024 ITEMS=2 BLOCKS=1 SHARED=14");
+    EXPECT_EQ(soft(DType::BF16, 65536), "soft_kernel_shared THREADS=512 ITEMS=2 BLOCKS=2 SHARED=14");
+    EXPECT_EQ(soft(DType::F32, 81920), "soft_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=12");
+    EXPECT_EQ(soft(DType::F32, 81924), "soft_kernel_long THREADS=1024");
+    // Eight multiprocessors hold more, and each has its own columns' scale and bias in its L1 cache.
+    EXPECT_EQ(variant("soft", DType::F32, 65536, true), soft(DType::F32, 65536));
+    EXPECT_EQ(variant("soft", DType::F32, 81924, true), "soft_kernel_cluster THREADS=512 ITEMS=8 BLOCKS=2 CLUSTER=8");
+    EXPECT_EQ(variant("soft", DType::F32, 262144, true), "soft_kernel_cluster THREADS=1024 ITEMS=8 BLOCKS=1 CLUSTER=8");
+    EXPECT_EQ(variant("soft", DType::F32, 262148, true), "soft_kernel_long THREADS=1024");
+    EXPECT_EQ(variant("layer", DType::F32, 32768, true), "layer_kernel THREADS=1024 ITEMS=8 BLOCKS=1");
+    EXPECT_EQ(variant("layer", DType::F32, 65536, true), "layer_kernel_cluster THREADS=256 ITEMS=8 BLOCKS=3 CLUSTER=8");
+    EXPECT_EQ(variant("layer", DType::F32, 65536, false), "layer_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=8");
 }
 
 }  // namespace

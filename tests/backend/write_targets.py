@@ -53,6 +53,7 @@ The tile program is the same; what a buffer, a loop over lanes and a load become
 | a task of the grid | outermost loops | thread block | program id | AI core |
 | a block | one element | registers of the block's threads | block value | local tensor in unified buffer |
 | a row held whole | array on the heap | registers, then shared memory | block padded to a power of two | local tensor, while it fits |
+| a row longer than that | the same | eight multiprocessors' registers, then read again for each fold | walked in steps: two folds in one walk, a beginning that stays | walked in steps |
 | fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | halving `Add`, `ReduceSum` |
 | contraction | three loops | `mma.sync` or multiply-adds on register tiles | `tl.dot` | `Matmul` object |
 | ragged tail | loop bound | predicate | `mask=` | `DataCopyPad`, count of the instruction |
@@ -112,17 +113,21 @@ each target spells that:
         ["softmax"],
         "Softmax",
         """The tile program holds a row: load it, fold it to its maximum, map `exp(x - max)`, fold that to the sum, map the quotient.
-A second tile program serves rows that are too long: the same with loops, which reads the row three times.
-(`opwright explain softmax --level tile --target NAME` prints it.)
+A second tile program serves rows that are too long: with loops, which read the row once for each fold and once for the result.
+Maximum and sum are a pair of which one walk can take both (`math/rescale.h`), as sum and squared deviations of a layer norm are:
+with `"online": true` in a schedule, which is Triton's default, the row is read twice. (`opwright explain softmax --level tile --target NAME` prints it.)
 
 - **C** keeps the row's exponentials in an array on the heap, so that `exp` is evaluated once.
 - **CUDA**: the threads of a block hold the row in registers; a fold is each thread's own part, then `__shfl_xor_sync` within
-  a warp, then shared memory between warps.
+  a warp, then shared memory between warps. Rows that one multiprocessor does not hold, and from 256 KB on those that are
+  multiplied by a scale or a bias, are shared by a cluster of eight blocks (compute capability 9.0), which hand each other
+  their parts of a fold: the columns of a block are the same for every row, so that their scale and bias stay in its L1 cache.
 - **Triton**: the row is one block, padded to a power of two. The padding is loaded as `-inf`: the maximum does not see it,
   and `exp(-inf - max)` is 0, so that the sum needs no mask. `tl.max` drops NaN, so the fold is written as `tl.reduce` with
   a maximum that does not. `_exp` and `_share` are there for the last bits and for speed: why is said beside them. Long rows
   are walked to and fro, so that each walk begins with what the last one left in the caches; `eviction_policy` says whether
-  another walk follows.
+  another walk follows. The first walk keeps, for every 16 bytes of a block, a maximum and the sum that goes with it
+  (`_add_exponentials`), so that nothing waits for other threads before the row's end.
 - **Ascend C**: the row is a tensor in the unified buffer, brought there by `DataCopyPad` (any length, no byte beyond). Queues
   (`inQueueX`, `outQueueY`) pass it from the copy engine to the vector unit and back; two buffers each let the next row
   arrive meanwhile. There is no instruction that folds with NaN as wanted and none for a scalar's broadcast: folds halve the

@@ -184,6 +184,13 @@ int Device::resident_blocks(const Function& f, const LaunchShape& shape) const {
     return n;
 }
 
+int Device::resident_clusters(const Function& f, const LaunchShape& shape) const {
+    int n = 0;
+    const LaunchConfig c{{shape.blocks, 1, 1}, {shape.threads, 1, 1}, shape.shared_bytes, nullptr, nullptr, 0};
+    const bool known = driver_->OccupancyMaxActiveClusters && !driver_->OccupancyMaxActiveClusters(&n, f.handle, &c);
+    return known ? n : 0;
+}
+
 Result<std::shared_ptr<Stream>> Device::stream() {
     std::shared_ptr<Stream> s(new Stream);
     OPW_CHECK(check(driver_->StreamCreate(&s->handle_, kNonBlocking), info_.name, "cuStreamCreate"));

@@ -105,6 +105,8 @@ public:
 
     // Blocks of this shape that a multiprocessor holds at once.
     int resident_blocks(const Function& f, const LaunchShape& shape) const;
+    // Clusters of this shape that the device holds at once, of a kernel whose blocks go in clusters; 0: not known.
+    int resident_clusters(const Function& f, const LaunchShape& shape) const;
 
     Status upload(DevicePointer to, const void* from, size_t bytes, const Stream& s, const std::string& what) const;
     Status download(void* to, DevicePointer from, size_t bytes, const Stream& s, const std::string& what) const;

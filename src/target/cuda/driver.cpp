@@ -65,6 +65,8 @@ Opened open_driver() {
     resolve(d.EventSynchronize, "cuEventSynchronize");
     resolve(d.EventElapsedTime, "cuEventElapsedTime");
     resolve(d.LaunchKernel, "cuLaunchKernel");
+    d.OccupancyMaxActiveClusters = reinterpret_cast<decltype(d.OccupancyMaxActiveClusters)>(
+        ::dlsym(library, "cuOccupancyMaxActiveClusters"));
     if (!o.failure.empty()) return o;
     if (const int code = d.Init(0)) {
         const char* text = nullptr;

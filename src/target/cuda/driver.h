@@ -18,6 +18,14 @@ namespace opwright::target::cuda {
 
 using DevicePointer = unsigned long long;
 
+// CUlaunchConfig: a launch without attributes.
+struct LaunchConfig {
+    unsigned blocks[3], threads[3], shared_bytes;
+    CUstream_st* stream;
+    void* attributes;
+    unsigned attribute_count;
+};
+
 // Function pointers named as in the driver's manual, without the prefix `cu`. 0 means success everywhere.
 struct Driver {
     int (*Init)(unsigned);
@@ -54,6 +62,7 @@ struct Driver {
     int (*GraphExecDestroy)(CUgraphExec_st*);
     int (*LaunchHostFunc)(CUstream_st*, void (*)(void*), void*);
     int (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, CUfunc_st*, int, size_t);
+    int (*OccupancyMaxActiveClusters)(int*, CUfunc_st*, const LaunchConfig*);  // null before CUDA 11.8
     int (*EventCreate)(CUevent_st**, unsigned);
     int (*EventDestroy)(CUevent_st*);
     int (*EventRecord)(CUevent_st*, CUstream_st*);

@@ -91,6 +91,102 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
     return v;
 }
 )"},
+        {"IN_CLUSTERS", {}, true, R"(// From compute capability 9.0 on, the blocks of a cluster run together and reach each other's shared memory.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTERS
+#endif
+)"},
+        {"meet_cluster", {}, true, R"(// Waits for all threads of the cluster; what they wrote before can be read after.
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// Writes to where `mine` is in the shared memory of another block of the cluster.
+__device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
+#if __CUDA_ARCH__ >= 900
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
+#endif
+}
+)"},
+        {"exchange", {"meet_cluster"}, false, R"(// What each block of a cluster has to give to all of them.
+struct ClusterSlots {
+    long long bits[2][CLUSTER];
+    template <class T>
+    __device__ __forceinline__ T first(int block) const {
+        return *(const T*)&bits[0][block];
+    }
+    template <class T>
+    __device__ __forceinline__ T second(int block) const {
+        return *(const T*)&bits[1][block];
+    }
+};
+template <class T>
+__device__ __forceinline__ long long as_bits(T v) {
+    union {
+        T value;
+        long long bits;
+    } u;
+    u.bits = 0;
+    u.value = v;
+    return u.bits;
+}
+// Gives a pair to all blocks. Two slots in turn: who still reads one has not yet met the others over the next.
+template <int kBlocks, class T>
+__device__ __forceinline__ void exchange(ClusterSlots& slots, T a, T b) {
+    if (threadIdx.x < kBlocks) {
+        give_to_block(threadIdx.x, &slots.bits[0][blockIdx.x % kBlocks], as_bits(a));
+        give_to_block(threadIdx.x, &slots.bits[1][blockIdx.x % kBlocks], as_bits(b));
+    }
+    meet_cluster();
+}
+)"},
+        {"fold_cluster",
+         {"fold", "exchange"},
+         false,
+         R"(// f over the values of all threads of a cluster, kThreads a block; each of them gets it.
+template <int kThreads, int kBlocks, class T, class F>
+__device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slots)[2], int& turn, F f) {
+    v = fold<kThreads>(v, partial, f);
+    exchange<kBlocks>(slots[turn], v, v);
+    v = slots[turn].template first<T>(0);
+#pragma unroll
+    for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
+    turn ^= 1;
+    return v;
+}
+)"},
+        {"part_of_row", {}, false, R"(// Elements of a row that fall to a block, which takes kStep at a time in turn with the others of its cluster.
+template <int kStep, int kBlocks>
+__device__ __forceinline__ Index part_of_row(Index extent, int block) {
+    const Index rest = extent % (kStep * kBlocks) - block * kStep;
+    return extent / (kStep * kBlocks) * kStep + (rest < 0 ? 0 : rest < kStep ? rest : kStep);
+}
+)"},
+        {"deviations_from", {}, false, R"(// The squared deviations from `centre` of n elements with this sum, of which `squares` are those from their own mean
+// (Chan, Golub and LeVeque). An infinite sum stays: what overflows with it would make it NaN.
+template <class T, class N>
+__device__ __forceinline__ T deviations_from(T sum, T squares, N n, T centre) {
+    const T away = sum / (T)n - centre;
+    return n > 0 && squares != (T)__longlong_as_double(0x7ff0000000000000LL) ? squares + (T)n * (away * away) : squares;
+}
+)"},
+        {"load_once", {"Pack"}, true, R"(// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_once(const T* p) {
+    Pack<T, N> r;
+    unsigned* const w = (unsigned*)&r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p));
+    return r;
+}
+)"},
         {"fold_best",
          {"row_mask"},
          false,

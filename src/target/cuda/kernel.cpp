@@ -70,7 +70,7 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
     OPW_TRY(const LaunchPlan plan, plan_launch(*program_, sizes, [&](TensorId t, int64_t bytes) {
                 const auto it = at.find(t);
                 return it == at.end() || it->second % static_cast<DevicePointer>(bytes) == 0;
-            }));
+            }, device_.info().major >= 9));
     auto r = std::make_unique<Prepared>();
     r->program_ = program_;
     if (!program_->workspace.empty()) {  // without elements too: kernels take their addresses
@@ -85,9 +85,17 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
     for (const Call& c : plan.calls) {
         Prepared::Step s;
         OPW_TRY(s.function, function(*c.variant, plan.wide));
-        s.name = fmt::format("{}<<<{}, {}>>> {}", c.variant->kernel, c.blocks, c.variant->threads,
+        unsigned blocks = c.blocks;
+        if (c.variant->cluster > 1) {  // as many as run at once: what goes with their columns is loaded once
+            const auto cluster = static_cast<unsigned>(c.variant->cluster);
+            const LaunchShape one{cluster, static_cast<unsigned>(c.variant->threads),
+                                  static_cast<unsigned>(c.variant->dynamic_shared)};
+            if (const int n = device_.resident_clusters(s.function, one); n > 0)
+                blocks = std::min(blocks, static_cast<unsigned>(n) * cluster);
+        }
+        s.name = fmt::format("{}<<<{}, {}>>> {}", c.variant->kernel, blocks, c.variant->threads,
                              fmt::join(defines_of(*c.variant, plan.wide), " "));
-        s.shape = {c.blocks, static_cast<unsigned>(c.variant->threads),
+        s.shape = {blocks, static_cast<unsigned>(c.variant->threads),
                    static_cast<unsigned>(c.variant->dynamic_shared)};
         auto values = std::make_unique<int64_t[]>(c.variant->parameters.size());
         size_t size = 0;

@@ -15,7 +15,7 @@ std::vector<std::string> defines_of(const Variant& v, bool wide) {
 }
 
 Result<LaunchPlan> plan_launch(const CudaProgram& p, const SymValues& sizes,
-                               const std::function<bool(TensorId, int64_t)>& aligned) {
+                               const std::function<bool(TensorId, int64_t)>& aligned, bool clusters) {
     std::optional<Diagnostic> failure;
     const auto value = [&](const Sym& s) -> int64_t {
         const auto v = evaluate(s, sizes);
@@ -48,6 +48,7 @@ Result<LaunchPlan> plan_launch(const CudaProgram& p, const SymValues& sizes,
             case Condition::Kind::AtMost: return value(c.value) <= c.number;
             case Condition::Kind::AtLeast: return value(c.value) >= c.number;
             case Condition::Kind::Aligned: return aligned(c.tensor, c.number);
+            case Condition::Kind::Clusters: return clusters;
         }
         return false;
     };
@@ -61,6 +62,7 @@ Result<LaunchPlan> plan_launch(const CudaProgram& p, const SymValues& sizes,
         call.blocks = static_cast<unsigned>(std::clamp<int64_t>(value(v->blocks), 1, INT32_MAX));
         // A narrow position must not overflow when the stride of the grid is added.
         if (!plan.wide) call.blocks = std::min(call.blocks, static_cast<unsigned>((int64_t{1} << 26) / v->threads));
+        call.blocks -= call.blocks % static_cast<unsigned>(v->cluster);
         for (const Parameter& a : v->parameters)
             if (a.kind == Parameter::Kind::Size) call.sizes.push_back(evaluate(a.size, sizes).value_or(0));
         plan.calls.push_back(std::move(call));

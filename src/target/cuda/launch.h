@@ -20,10 +20,11 @@ struct LaunchPlan {
     int64_t workspace_bytes = 0;
 };
 
-// `aligned`: whether a tensor's memory starts at a multiple of so many bytes (temporaries always do).
+// `aligned`: whether a tensor's memory starts at a multiple of so many bytes (temporaries always do). `clusters`: whether
+// the device has clusters of blocks.
 // Errors: a size that is unknown, overflows or is negative; a read of a tensor without elements.
 Result<LaunchPlan> plan_launch(const CudaProgram& p, const math::SymValues& sizes,
-                               const std::function<bool(math::TensorId, int64_t)>& aligned);
+                               const std::function<bool(math::TensorId, int64_t)>& aligned, bool clusters = false);
 
 // The macros that a variant's module is compiled with: "VECTOR=4", "INDEX=long long".
 std::vector<std::string> defines_of(const Variant& v, bool wide);

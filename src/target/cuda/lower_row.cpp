@@ -1,9 +1,12 @@
 // Reductions along contiguous rows, and what follows them: THREADS threads share a row and fold their parts of its
 // reductions by shuffles (and shared memory beyond one warp). While a row fits, it stays in registers between passes.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 
+#include "math/rescale.h"
+#include "math/short_exponent.h"
 #include "target/cuda/lower.h"
 #include "target/cuda/packs.h"
 
@@ -18,16 +21,21 @@ constexpr int64_t kShortRow = 24;  // up to here one thread does a row by itself
 struct Shape {
     int threads, items;  // threads a row, packs of it in registers a thread
     int shared, blocks;  // packs of it in shared memory a thread; blocks of a multiprocessor that registers must allow
-    int64_t packs() const { return int64_t{threads} * (items + shared); }
+    int cluster = 1;     // blocks that share a row
+    int64_t packs() const { return int64_t{threads} * cluster * (items + shared); }
 };
 // Rows alone: beyond registers for two blocks, most of a row is in shared memory. Where passes load more than the row,
-// that comes through the L1 cache, which is what shared memory leaves over: registers hold as much as they can.
+// that comes through the L1 cache, which is what shared memory leaves over: registers hold as much as they can. Of a row
+// of 256 KB even so all of it comes from the L2 cache, for each row; a cluster of eight blocks shares the columns, so
+// that what belongs to a block's own stays in its multiprocessor's L1 cache from row to row.
 constexpr Shape kShapes[] = {{8, 1, 0, 1},   {16, 2, 0, 1},   {32, 2, 0, 1},    {32, 4, 0, 1},
                              {128, 4, 0, 1}, {256, 4, 0, 4},  {512, 4, 0, 2},   {512, 8, 0, 2},
-                             {512, 4, 8, 2}, {512, 2, 14, 2}, {1024, 2, 14, 1}, {1024, 8, 12, 1}};
+                             {512, 4, 8, 2}, {512, 2, 14, 2}, {1024, 2, 14, 1}, {1024, 8, 12, 1},
+                             {512, 8, 0, 2, 8}, {1024, 8, 0, 1, 8}};
 constexpr Shape kShapesBesideOthers[] = {{8, 1, 0, 1},    {16, 2, 0, 1},   {32, 2, 0, 1},   {32, 4, 0, 1},
                                          {128, 4, 0, 1},  {256, 4, 0, 4},  {512, 4, 0, 2},  {512, 8, 0, 2},
-                                         {1024, 8, 0, 1}, {1024, 8, 8, 1}, {1024, 8, 12, 1}};
+                                         {1024, 8, 0, 1}, {256, 8, 0, 3, 8}, {512, 8, 0, 2, 8}, {1024, 8, 0, 1, 8},
+                                         {1024, 8, 8, 1}, {1024, 8, 12, 1}};
 constexpr int kLongThreads = 1024, kMediumThreads = 128;
 
 // The expression and its parts, but for the insides of reductions.
@@ -91,6 +99,7 @@ struct Kept {
     ExprId part = kNone;              // of the expressions, whose values are kept too
     bool in_place = false;            // where the row was, which no pass reads after it is computed
     bool shared = false;              // packs beyond ITEMS are in shared memory
+    bool cluster = false;             // CLUSTER blocks share the row
     std::vector<ExprId> approximate;  // exponentials of which 16-bit results take fewer digits than exp gives
 };
 
@@ -100,45 +109,6 @@ bool needs(const Program& p, ExprId root, ExprId load, ExprId part) {
     if (root == part || p.expr(root).kind == ExprKind::Reduce) return false;
     const auto& args = p.expr(root).args;
     return std::any_of(args.begin(), args.end(), [&](ExprId a) { return needs(p, a, load, part); });
-}
-
-// The exponentials of f32 whose relative error is that of 16-bit results, which have far fewer digits: those that are
-// only multiplied, divided and summed on their way there.
-std::vector<ExprId> approximate_exponentials(const Context& c, const Group& g) {
-    const Program& p = c.p;
-    std::vector<std::pair<ExprId, ExprId>> uses;  // of an expression, by another (kNone: as a result)
-    std::vector<bool> seen(p.expr_count());
-    const std::function<void(ExprId)> walk = [&](ExprId e) {
-        if (seen[e]) return;
-        seen[e] = true;
-        for (ExprId a : p.expr(e).args) {
-            uses.emplace_back(a, e);
-            walk(a);
-        }
-    };
-    for (uint32_t i : g.equations) {
-        const Equation& q = p.equations[i];
-        const DType t = c.stored[q.lhs];
-        const bool stored = !c.pointers[q.lhs].empty();
-        if (stored && t != DType::F16 && t != DType::BF16) return {};
-        walk(q.rhs);
-        if (stored) uses.emplace_back(q.rhs, kNone);
-    }
-    const std::function<bool(ExprId)> harmless = [&](ExprId e) {
-        return std::all_of(uses.begin(), uses.end(), [&](const auto& u) {
-            if (u.first != e || u.second == kNone) return true;
-            const Expr& x = p.expr(u.second);
-            if (x.kind == ExprKind::Reduce) return x.reduce == ReduceOp::Sum && p.expr(e).fn == Fn::Exp;
-            if (x.kind == ExprKind::Cast) return is_float(x.dtype) && harmless(u.second);
-            return x.kind == ExprKind::Call && (x.fn == Fn::Mul || x.fn == Fn::Div) && harmless(u.second);
-        });
-    };
-    std::vector<ExprId> r;
-    for (ExprId e = 0; e < seen.size(); ++e)
-        if (seen[e] && p.expr(e).kind == ExprKind::Call && p.expr(e).fn == Fn::Exp &&
-            compute_type(p.expr(e).dtype) == DType::F32 && harmless(e))
-            r.push_back(e);
-    return r;
 }
 
 class RowWriter {
@@ -152,7 +122,10 @@ public:
           kept_(k.part),
           in_place_(k.in_place),
           shared_(k.shared),
+          cluster_(k.cluster),
+          all_threads_(k.cluster ? "THREADS * CLUSTER" : "THREADS"),
           at_(c) {
+        if (cluster_) pairs_ = rescales(c.p, g.equations);
         for (ExprId e : k.approximate) at_.approximate(e);
         const bool short_results = std::all_of(g.equations.begin(), g.equations.end(), [&](uint32_t i) {
             const TensorId t = c.p.equations[i].lhs;
@@ -165,14 +138,27 @@ public:
         c_.cooperates = true;
         c_.names.keep({"row", "partial"});
         vector_ = packs_.any();
-        c_.code.line("const int lane = threadIdx.x % THREADS;  // of those that share a row");
+        if (cluster_)
+            c_.code.line(
+                "const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row");
+        else
+            c_.code.line("const int lane = threadIdx.x % THREADS;  // of those that share a row");
         c_.code.line("__shared__ long long partial[64];");
+        if (cluster_) {
+            for (const char* h : {"IN_CLUSTERS", "fold_cluster"}) c_.helpers.use(h);
+            c_.code.line("__shared__ ClusterSlots slots[2];  // used in turn");
+            c_.code.line("int turn = 0;");
+            c_.code.line("meet_cluster();  // all blocks are there");
+        }
         if (shared_) c_.code.line("extern __shared__ __align__(128) unsigned char shared[];");
         const std::string rows = product_text(c_, g_.grid);
-        c_.code.open(
-            "for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < {}; row += (Index)gridDim.x * "
-            "ROWS)",
-            rows);
+        if (cluster_)
+            c_.code.open("for (Index row = blockIdx.x / CLUSTER; row < {}; row += gridDim.x / CLUSTER)", rows);
+        else
+            c_.code.open(
+                "for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < {}; row += "
+                "(Index)gridDim.x * ROWS)",
+                rows);
         decompose(at_, g_.grid, "row", false);
         keep_row();
         for (uint32_t i : g_.equations) equation(c_.p.equations[i]);
@@ -220,7 +206,8 @@ private:
                 c_.code.line("{}(&{}[{} * THREADS], {}, 16);", c_.helpers.use("copy_async"), rest_, i, from);
             });
         read("ITEMS", "{}", [&](size_t k, const std::string& i, const std::string& from) {
-            c_.code.line("{}[{}] = load_pack<VECTOR>({});", arrays[k], i, from);
+            c_.code.line("{}[{}] = {}<VECTOR>({});", arrays[k], i,
+                         cluster_ ? c_.helpers.use("load_once") : "load_pack", from);
         });
         if (shared_) {
             c_.code.line("commit_copies();");
@@ -233,7 +220,8 @@ private:
         const std::string i = c_.names.fresh("i"), n = c_.names.fresh(c_.p.vars[lane].name);
         c_.code.raw("#pragma unroll");
         c_.code.open("for (int {0} = 0; {0} < {1}; ++{0})", i, count);
-        c_.code.line("const Index {} = ({} * THREADS + lane) * VECTOR;", n, fmt::format(fmt::runtime(first), i));
+        c_.code.line("const Index {} = ({} * {} + lane) * VECTOR;", n, fmt::format(fmt::runtime(first), i),
+                     cluster_ ? "(THREADS * CLUSTER)" : "THREADS");
         c_.code.open("if ({} < {})", n, c_.size(c_.p.vars[lane].extent).at(L::Shift));
         at_.bind(lane, n);
         return i;
@@ -265,9 +253,10 @@ private:
                 const std::string extent = c_.size(c_.p.vars[lane].extent).at(L::Shift);
                 if (outer.empty() && roots.size() == 1) c_.code.raw("#pragma unroll 4");
                 if (vector_)
-                    c_.code.open("for (Index {0} = lane * VECTOR; {0} < {1}; {0} += THREADS * VECTOR)", n, extent);
+                    c_.code.open("for (Index {0} = lane * VECTOR; {0} < {1}; {0} += {2} * VECTOR)", n, extent,
+                                 all_threads_);
                 else
-                    c_.code.open("for (Index {0} = lane; {0} < {1}; {0} += THREADS)", n, extent);
+                    c_.code.open("for (Index {0} = lane; {0} < {1}; {0} += {2})", n, extent, all_threads_);
                 at_.bind(lane, n);
             }
             if (!vector_) {
@@ -349,7 +338,68 @@ private:
         return std::any_of(roots.begin(), roots.end(), within);
     }
 
+    // A sum and squared deviations from its mean, in a cluster: each block has them of its own part of the row, and one
+    // exchange makes them those of the row (math/rescale.h).
+    bool reduce_pair(ExprId r) {
+        if (const auto known = parts_.find(r); known != parts_.end()) {
+            const Part& part = known->second;
+            const std::string type(c_type(part.type)), s = c_.names.fresh("squares");
+            c_.helpers.use("deviations_from");
+            Operand centre = at_.eval(part.shift);
+            if (centre.text.find_first_of(" (.") != std::string::npos) centre = at_.named(part.shift, "centre");
+            c_.code.line("{} {} = 0;", type, s);
+            c_.code.raw("#pragma unroll");
+            c_.code.open("for (int block = 0; block < CLUSTER; ++block)");
+            c_.code.line("{0} += deviations_from({1}.first<{2}>(block), {1}.second<{2}>(block),", s, part.slots, type);
+            c_.code.line("    {}, {});", count_of(part.extent, "block"), centre.text);
+            c_.code.close();
+            at_.set(r, {s});
+            return true;
+        }
+        const auto x = std::find_if(pairs_.begin(), pairs_.end(), [&](const Rescale& p) {
+            return p.first == r && p.kind == Rescale::Kind::Deviations && !at_.known(p.second) &&
+                   c_.p.expr(p.second).vars == c_.p.expr(r).vars && c_.p.expr(r).vars == std::vector{cached_lane_};
+        });
+        if (x == pairs_.end()) return false;
+        const std::string extent = c_.size(c_.p.vars[cached_lane_].extent).at(L::Unary);
+        const Point::Accumulator a = fold_part(r);
+        const Point::Scope scope = at_.save();
+        const std::string type(c_type(a.type)), mean = c_.names.fresh("part_mean"), s = c_.names.fresh("slots_of_row");
+        c_.code.line("// Of this block's part of the row; then of the row, by one exchange.");
+        c_.code.line("const {} {} = {} / ({}){};", type, mean, a.value, type,
+                     count_of(extent, "blockIdx.x % CLUSTER"));
+        at_.set(x->shift, {mean});
+        for (ExprId l : loads_in(c_.p, x->shift, false))  // what it is made of is not there yet
+            if (!at_.known(l)) at_.set(l, {mean});
+        const Point::Accumulator b = fold_part(x->second);
+        at_.restore(scope);
+        c_.code.line("const ClusterSlots& {} = slots[turn];", s);
+        c_.code.line("exchange<CLUSTER>(slots[turn], {}, {});", a.value, b.value);
+        c_.code.line("turn ^= 1;");
+        c_.code.line("{} = 0;", a.value);
+        c_.code.raw("#pragma unroll");
+        c_.code.line("for (int block = 0; block < CLUSTER; ++block) {} += {}.first<{}>(block);", a.value, s, type);
+        at_.set(r, at_.result(r, a));
+        parts_[x->second] = {s, extent, x->shift, a.type};
+        return true;
+    }
+    // Elements of a row in the part of block `block`.
+    std::string count_of(const std::string& extent, const std::string& block) {
+        return fmt::format("{}<THREADS * VECTOR, CLUSTER>({}, {})", c_.helpers.use("part_of_row"), extent, block);
+    }
+    // The fold of what this block alone has.
+    Point::Accumulator fold_part(ExprId r) {
+        const Expr& x = c_.p.expr(r);
+        const Point::Accumulator a = at_.declare(r);
+        at_.count_uses(r);
+        pass(cached_lane_, {}, x.args, {x.args.back()}, [] {}, [&](const std::string&) { at_.accumulate(r, a); },
+             [] {});
+        fold_threads(at_, r, a, "THREADS");
+        return a;
+    }
+
     void reduce(ExprId r) {
+        if (cluster_ && reduce_pair(r)) return;
         const Expr& x = c_.p.expr(r);
         VarId lane = row_lane(c_.p, r);
         if (lane == kNone) lane = x.vars.back();
@@ -359,7 +409,13 @@ private:
         const Point::Accumulator a = at_.declare(r);
         at_.count_uses(r);
         pass(lane, outer, x.args, {x.args.back()}, [] {}, [&](const std::string&) { at_.accumulate(r, a); }, [] {});
-        fold_threads(at_, r, a, "THREADS");
+        if (cluster_)
+            c_.code.line(
+                "{0} = fold_cluster<THREADS, CLUSTER>({0}, partial, slots, turn, []({1} a, {1} b) {{ return {2}; }});",
+                a.value, c_type(a.type), combine(x.reduce, {"a"}, {"b"}, a.type, c_.helpers).text);
+        else
+            fold_threads(at_, r, a, "THREADS");
+        if (cluster_) at_.set(r, at_.result(r, a));
     }
 
     void equation(const Equation& q) {
@@ -417,7 +473,15 @@ private:
     VarId cached_lane_;
     ExprId kept_;
     std::string kept_name_, rest_;
-    bool in_place_, shared_, kept_ready_ = false;
+    bool in_place_, shared_, cluster_, kept_ready_ = false;
+    std::string all_threads_;  // of a row
+    std::vector<Rescale> pairs_;
+    struct Part {
+        std::string slots, extent;
+        ExprId shift;
+        DType type;
+    };
+    std::map<ExprId, Part> parts_;  // second folds of which each block has its part
     Point at_;
     bool vector_ = false;
     std::vector<std::pair<ExprId, std::string>> rows_;
@@ -454,7 +518,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
     std::vector<VarId> lanes;
     std::vector<std::pair<ExprId, VarId>> seen;  // a pack load and its lane, once for every pass that has it
     Sym length = 0;                              // of the longest walk
-    bool row_like = false;
+    bool row_like = false, folds_positions = false;
     std::vector<std::pair<VarId, std::vector<ExprId>>> passes;  // over which variable, and what it evaluates
     std::vector<std::vector<ExprId>> pass_roots;
     const auto note_pass = [&](const std::vector<ExprId>& roots, VarId lane) {
@@ -475,6 +539,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
             if (!has(g.grid, v)) others.push_back(v);
         const auto reduces = reduces_in(c_.p, q.rhs);
         for (ExprId r : reduces) {
+            folds_positions |= is_arg(c_.p.expr(r).reduce);
             const VarId lane = row_lane(c_.p, r);
             row_like |= lane != kNone;
             note_pass(c_.p.expr(r).args, lane == kNone ? c_.p.expr(r).vars.back() : lane);
@@ -537,8 +602,10 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
         if (packs.any()) v.macros.emplace_back("VECTOR", vector);
         if (s.items) v.macros.insert(v.macros.end(), {{"ITEMS", s.items}, {"BLOCKS", s.blocks}});
         if (s.shared) v.macros.emplace_back("SHARED", s.shared);
+        if (s.cluster > 1) v.macros.emplace_back("CLUSTER", s.cluster);
         v.threads = s.threads * per_block;
-        v.blocks = ceil_div(rows, per_block);
+        v.blocks = ceil_div(rows, per_block) * s.cluster;
+        v.cluster = s.cluster;
         v.dynamic_shared = int64_t{s.threads} * s.shared * 16;
         v.when.clear();
         if (vector > 1) v.when = wide;
@@ -553,7 +620,9 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
                      {.kind = Condition::Kind::AtLeast, .value = rows, .number = 4096}};
     }
     Kept all{.loads = cached, .lane = cached_lane, .part = common};
-    all.approximate = approximate_exponentials(c_, g);
+    all.approximate = short_exponentials(c_.p, g.equations, [&](TensorId t) {
+        return c_.pointers[t].empty() ? std::nullopt : std::optional(c_.stored[t]);
+    });
     bool packs_of_16 = false, in_place = false;
     if (!cached.empty()) {
         const DType t = c_.stored[c_.p.expr(cached[0]).ref];
@@ -575,7 +644,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
         return in_place || (cheap ? s.threads <= 128 : s.threads <= 512 && s.items <= 4);
     };
     const std::string bounds = "__launch_bounds__(THREADS * ROWS, BLOCKS)";
-    std::optional<Variant> kept, kept_less, kept_shared;
+    std::optional<Variant> kept, kept_less, kept_shared, kept_cluster;
     if (!cached.empty()) {
         kept = kernel(
             name, bounds,
@@ -594,6 +663,16 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
                                  {"For rows longer than what registers hold: the rest of the row is in shared memory, "
                                   "and it is still read once."},
                                  [&] { RowWriter(c_, g, packs, less).write(); });
+            less.shared = false;
+            less.cluster = true;
+            const bool one_lane =
+                std::all_of(passes.begin(), passes.end(), [&](auto& x) { return x.first == cached_lane; });
+            if (one_lane && !folds_positions)
+                kept_cluster =
+                    kernel(c_.names.fresh(name + "_cluster"), "IN_CLUSTERS " + bounds,
+                           {"For rows longer still: CLUSTER blocks share a row, which stays in their registers, and "
+                            "what goes with its columns stays in their L1 caches."},
+                           [&] { RowWriter(c_, g, packs, less).write(); });
         }
     }
     const Variant longer = kernel(
@@ -637,10 +716,16 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
             for (Shape s : others ? std::span<const Shape>(kShapesBesideOthers) : std::span<const Shape>(kShapes)) {
                 if (cached.size() > 1 && s.threads * s.items > 2048) continue;
                 if (s.shared && (!kept_shared || w != width)) continue;
+                if (s.cluster > 1 && (!kept_cluster || w != width)) continue;
                 // A part that is kept beside the row takes the registers of a second block.
                 const bool part = common != kNone && keeps_part(s);
                 if ((part && !in_place) || cached.size() > 1 || s.threads < 128) s.blocks = 1;
-                Variant v = variant(s.shared ? *kept_shared : common == kNone || part ? *kept : *kept_less, s, w);
+                Variant v = variant(s.cluster > 1             ? *kept_cluster
+                                    : s.shared                ? *kept_shared
+                                    : common == kNone || part ? *kept
+                                                              : *kept_less,
+                                    s, w);
+                if (s.cluster > 1) v.when.push_back({.kind = Condition::Kind::Clusters});
                 v.when.push_back(
                     {.kind = Condition::Kind::AtMost, .value = c_.p.vars[cached_lane].extent, .number = s.packs() * w});
                 stage.variants.push_back(std::move(v));
@@ -662,6 +747,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
     if (packs.any()) out_.macros["VECTOR"] = width;
     if (kept) out_.macros["ITEMS"] = usual.items ? usual.items : 4, out_.macros["BLOCKS"] = 1;
     if (kept_shared) out_.macros["SHARED"] = usual.shared;
+    if (kept_cluster) out_.macros["CLUSTER"] = 1;
     stage.lane = lane;
     stage.pack = packs.any() ? width : 1;
     stage.about = partials         ? "partial results folded, always in the same order"

@@ -23,9 +23,9 @@ struct Parameter {
 
 // What must hold for a variant.
 struct Condition {
-    enum class Kind : uint8_t { Multiple, AtMost, AtLeast, Aligned } kind = Kind::AtMost;
+    enum class Kind : uint8_t { Multiple, AtMost, AtLeast, Aligned, Clusters } kind = Kind::AtMost;
     math::Sym value;                      // Multiple, AtMost, AtLeast: of `number`
-    int64_t number = 0;                   // Aligned: bytes
+    int64_t number = 0;                   // Aligned: bytes; Clusters: the device has them (compute capability 9.0)
     math::TensorId tensor = math::kNone;  // Aligned
 };
 
@@ -38,6 +38,7 @@ struct Variant {
     int threads = 256;
     math::Sym blocks;            // as many as there is work for
     int64_t dynamic_shared = 0;  // bytes
+    int cluster = 1;             // blocks of a cluster; the number of blocks is a multiple of it
     bool cooperates = false;     // its threads meet in barriers or shuffles
 };
 

@@ -300,6 +300,19 @@ private:
             helpers +=
                 "inline bool aligned(const void* p, int bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; "
                 "}\n";
+        if (body.find("resident_clusters(") != std::string::npos)
+            helpers +=
+                "// Clusters of a kernel that run at once; 0 where it was compiled for a GPU without them.\n"
+                "template <class Kernel>\n"
+                "int resident_clusters(Kernel kernel, int cluster, int threads) {\n"
+                "    cudaFuncAttributes attributes{};\n"
+                "    cudaFuncGetAttributes(&attributes, kernel);\n"
+                "    if (attributes.requiredClusterWidth != cluster) return 0;\n"
+                "    cudaLaunchConfig_t config{};\n"
+                "    config.gridDim = dim3(cluster);\n"
+                "    config.blockDim = dim3(threads);\n"
+                "    int n = 0;\n"
+                "    return cudaOccupancyMaxActiveClusters(&n, kernel, &config) == cudaSuccess ? n : 0;\n}\n";
         helpers +=
             "// Kernels walk over their grid, so that any number of blocks is right.\n"
             "inline unsigned grid(int64_t blocks, int threads) {\n"
@@ -349,6 +362,8 @@ private:
 
     std::string condition(const Condition& c) const {
         switch (c.kind) {
+            case Condition::Kind::Clusters: return "true";  // asked of the kernel: resident_clusters
+
             case Condition::Kind::Multiple: {
                 const std::string t = text(c.value);
                 return fmt::format("{} % {} == 0", t.find(' ') == std::string::npos ? t : "(" + t + ")", c.number);
@@ -435,7 +450,10 @@ private:
         if (!always) c.open("if ({})", when);
         bool first = true;
         for (const Variant& v : s.variants) {
-            const std::string holds = all_of(v.when);
+            std::string holds = all_of(v.when);
+            if (v.cluster > 1)
+                holds =
+                    fmt::format("{} && resident_clusters({}, {}, {}) > 0", holds, kernel_of(v), v.cluster, v.threads);
             const bool last = &v == &s.variants.back() || holds == "true";
             const bool alone = first && last;
             if (!alone) {
@@ -458,8 +476,9 @@ private:
         }
         if (!always) c.close();
     }
+    std::string kernel_of(const Variant& v) const { return fmt::format("{0}::{1}_{0}", space_of(v), v.kernel); }
     void call(Code& c, const Variant& v) const {
-        const std::string kernel = fmt::format("{0}::{1}_{0}", space_of(v), v.kernel);
+        const std::string kernel = kernel_of(v);
         std::string arguments;
         for (const Parameter& a : v.parameters) {
             std::string t;
@@ -480,8 +499,13 @@ private:
             c.line("    {},", kernel);
             c.line("    cudaFuncAttributeMaxDynamicSharedMemorySize, {});", v.dynamic_shared);
         }
+        std::string blocks = text(v.blocks);
+        if (v.cluster > 1) {  // as many as run at once: what goes with their columns is loaded once
+            c.line("const int64_t resident = resident_clusters({}, {}, {});", kernel, v.cluster, v.threads);
+            blocks = fmt::format("std::min<int64_t>({}, {} * resident)", blocks, v.cluster);
+        }
         const std::string geometry =
-            fmt::format("<<<grid({}, {}), {}, {}, stream>>>(", text(v.blocks), v.threads, v.threads, v.dynamic_shared);
+            fmt::format("<<<grid({}, {}), {}, {}, stream>>>(", blocks, v.threads, v.threads, v.dynamic_shared);
         constexpr size_t kPage = 118;
         if (4 * static_cast<size_t>(c.depth()) + kernel.size() + geometry.size() <= kPage) {
             c.line("{}{}", kernel, geometry);

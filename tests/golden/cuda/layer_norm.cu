@@ -23,6 +23,9 @@ typedef INDEX Index;
 #ifndef BLOCKS
 #define BLOCKS 1
 #endif
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
 #ifndef ITEMS
 #define ITEMS 4
 #endif
@@ -86,6 +89,99 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
+}
+
+// From compute capability 9.0 on, the blocks of a cluster run together and reach each other's shared memory.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTERS
+#endif
+
+// Waits for all threads of the cluster; what they wrote before can be read after.
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// Writes to where `mine` is in the shared memory of another block of the cluster.
+__device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
+#if __CUDA_ARCH__ >= 900
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
+#endif
+}
+
+// What each block of a cluster has to give to all of them.
+struct ClusterSlots {
+    long long bits[2][CLUSTER];
+    template <class T>
+    __device__ __forceinline__ T first(int block) const {
+        return *(const T*)&bits[0][block];
+    }
+    template <class T>
+    __device__ __forceinline__ T second(int block) const {
+        return *(const T*)&bits[1][block];
+    }
+};
+template <class T>
+__device__ __forceinline__ long long as_bits(T v) {
+    union {
+        T value;
+        long long bits;
+    } u;
+    u.bits = 0;
+    u.value = v;
+    return u.bits;
+}
+// Gives a pair to all blocks. Two slots in turn: who still reads one has not yet met the others over the next.
+template <int kBlocks, class T>
+__device__ __forceinline__ void exchange(ClusterSlots& slots, T a, T b) {
+    if (threadIdx.x < kBlocks) {
+        give_to_block(threadIdx.x, &slots.bits[0][blockIdx.x % kBlocks], as_bits(a));
+        give_to_block(threadIdx.x, &slots.bits[1][blockIdx.x % kBlocks], as_bits(b));
+    }
+    meet_cluster();
+}
+
+// f over the values of all threads of a cluster, kThreads a block; each of them gets it.
+template <int kThreads, int kBlocks, class T, class F>
+__device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slots)[2], int& turn, F f) {
+    v = fold<kThreads>(v, partial, f);
+    exchange<kBlocks>(slots[turn], v, v);
+    v = slots[turn].template first<T>(0);
+#pragma unroll
+    for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
+    turn ^= 1;
+    return v;
+}
+
+// Elements of a row that fall to a block, which takes kStep at a time in turn with the others of its cluster.
+template <int kStep, int kBlocks>
+__device__ __forceinline__ Index part_of_row(Index extent, int block) {
+    const Index rest = extent % (kStep * kBlocks) - block * kStep;
+    return extent / (kStep * kBlocks) * kStep + (rest < 0 ? 0 : rest < kStep ? rest : kStep);
+}
+
+// The squared deviations from `centre` of n elements with this sum, of which `squares` are those from their own mean
+// (Chan, Golub and LeVeque). An infinite sum stays: what overflows with it would make it NaN.
+template <class T, class N>
+__device__ __forceinline__ T deviations_from(T sum, T squares, N n, T centre) {
+    const T away = sum / (T)n - centre;
+    return n > 0 && squares != (T)__longlong_as_double(0x7ff0000000000000LL) ? squares + (T)n * (away * away) : squares;
+}
+
+// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_once(const T* p) {
+    Pack<T, N> r;
+    unsigned* const w = (unsigned*)&r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p));
+    return r;
 }
 
 // Starts a copy of 16 bytes to shared memory that passes by the registers; of them only the first `bytes` are read,
@@ -280,6 +376,97 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_pack.at[v]);
+                    const float scale_value = to_float(scale_pack.at[v]);
+                    const float bias_value = to_float(bias_pack.at[v]);
+                    const float t = x_value - centre_value;
+                    y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
+                }
+                store_pack(&y[a0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
+// stays in their L1 caches.
+extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_cluster(const bf16* __restrict__ x,
+                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+                                        float* __restrict__ centre, float* __restrict__ inv_std,
+                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row
+    __shared__ long long partial[64];
+    __shared__ ClusterSlots slots[2];  // used in turn
+    int turn = 0;
+    meet_cluster();  // all blocks are there
+    for (Index row = blockIdx.x / CLUSTER; row < n_a0; row += gridDim.x / CLUSTER) {
+        const Index a0 = row;
+        Pack<bf16, VECTOR> x_row[ITEMS];
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_once<VECTOR>(&x[a0 * n_r0 + r0]);
+            }
+        }
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
+                    sum_ += x_value;
+                }
+            }
+        }
+        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        // Of this block's part of the row; then of the row, by one exchange.
+        const float part_mean = sum_ / (float)part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, blockIdx.x % CLUSTER);
+        float sum_2 = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
+                    const float t = x_value - part_mean;
+                    sum_2 += t * t;
+                }
+            }
+        }
+        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
+        const ClusterSlots& slots_of_row = slots[turn];
+        exchange<CLUSTER>(slots[turn], sum_, sum_2);
+        turn ^= 1;
+        sum_ = 0;
+        #pragma unroll
+        for (int block = 0; block < CLUSTER; ++block) sum_ += slots_of_row.first<float>(block);
+        const float centre_value = sum_ / (float)(long long)n_r0;
+        if (lane == 0) {
+            centre[a0] = centre_value;
+        }
+        float squares = 0;
+        #pragma unroll
+        for (int block = 0; block < CLUSTER; ++block) {
+            squares += deviations_from(slots_of_row.first<float>(block), slots_of_row.second<float>(block),
+                part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, block), centre_value);
+        }
+        const float inv_std_value = 1.0f / sqrtf(squares / (float)(long long)n_r0 + 1e-05f);
+        if (lane == 0) {
+            inv_std[a0] = inv_std_value;
+        }
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                const auto scale_pack = load_pack<VECTOR>(&scale[r0]);
+                const auto bias_pack = load_pack<VECTOR>(&bias[r0]);
+                Pack<bf16, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = to_float(x_row[i].at[v]);
                     const float scale_value = to_float(scale_pack.at[v]);
                     const float bias_value = to_float(bias_pack.at[v]);
                     const float t = x_value - centre_value;

@@ -22,6 +22,9 @@ typedef INDEX Index;
 #ifndef BLOCKS
 #define BLOCKS 1
 #endif
+#ifndef CLUSTER
+#define CLUSTER 1
+#endif
 #ifndef ITEMS
 #define ITEMS 4
 #endif
@@ -73,6 +76,84 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
+}
+
+// From compute capability 9.0 on, the blocks of a cluster run together and reach each other's shared memory.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
+#else
+#define IN_CLUSTERS
+#endif
+
+// Waits for all threads of the cluster; what they wrote before can be read after.
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+// Writes to where `mine` is in the shared memory of another block of the cluster.
+__device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
+#if __CUDA_ARCH__ >= 900
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
+#endif
+}
+
+// What each block of a cluster has to give to all of them.
+struct ClusterSlots {
+    long long bits[2][CLUSTER];
+    template <class T>
+    __device__ __forceinline__ T first(int block) const {
+        return *(const T*)&bits[0][block];
+    }
+    template <class T>
+    __device__ __forceinline__ T second(int block) const {
+        return *(const T*)&bits[1][block];
+    }
+};
+template <class T>
+__device__ __forceinline__ long long as_bits(T v) {
+    union {
+        T value;
+        long long bits;
+    } u;
+    u.bits = 0;
+    u.value = v;
+    return u.bits;
+}
+// Gives a pair to all blocks. Two slots in turn: who still reads one has not yet met the others over the next.
+template <int kBlocks, class T>
+__device__ __forceinline__ void exchange(ClusterSlots& slots, T a, T b) {
+    if (threadIdx.x < kBlocks) {
+        give_to_block(threadIdx.x, &slots.bits[0][blockIdx.x % kBlocks], as_bits(a));
+        give_to_block(threadIdx.x, &slots.bits[1][blockIdx.x % kBlocks], as_bits(b));
+    }
+    meet_cluster();
+}
+
+// f over the values of all threads of a cluster, kThreads a block; each of them gets it.
+template <int kThreads, int kBlocks, class T, class F>
+__device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slots)[2], int& turn, F f) {
+    v = fold<kThreads>(v, partial, f);
+    exchange<kBlocks>(slots[turn], v, v);
+    v = slots[turn].template first<T>(0);
+#pragma unroll
+    for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
+    turn ^= 1;
+    return v;
+}
+
+// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+template <int N, class T>
+__device__ __forceinline__ Pack<T, N> load_once(const T* p) {
+    Pack<T, N> r;
+    unsigned* const w = (unsigned*)&r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p));
+    return r;
 }
 
 // The larger of two floats: a NaN where one is, and +0 above -0.
@@ -271,6 +352,72 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     y_pack.at[v] = divide_by(kept.at[v], by);
+                }
+                store_pack(&y[o0 * n_r0 + r0], y_pack);
+            }
+        }
+    }
+}
+
+// For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
+// stays in their L1 caches.
+extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_cluster(const float* __restrict__ x,
+                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+    const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row
+    __shared__ long long partial[64];
+    __shared__ ClusterSlots slots[2];  // used in turn
+    int turn = 0;
+    meet_cluster();  // all blocks are there
+    for (Index row = blockIdx.x / CLUSTER; row < n_o0; row += gridDim.x / CLUSTER) {
+        const Index o0 = row;
+        Pack<float, VECTOR> x_row[ITEMS];
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                x_row[i] = load_once<VECTOR>(&x[o0 * n_r0 + r0]);
+            }
+        }
+        float max_ = -__int_as_float(0x7f800000);
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_row[i].at[v];
+                    max_ = max_float(max_, x_value);
+                }
+            }
+        }
+        max_ = fold_cluster<THREADS, CLUSTER>(max_, partial, slots, turn, [](float a, float b) { return max_float(a, b); });
+        const float m = max_;
+        float sum_ = 0.0f;
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                Pack<float, VECTOR> kept;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const float x_value = x_row[i].at[v];
+                    kept.at[v] = expf(x_value - m);
+                    sum_ += kept.at[v];
+                }
+                x_row[i] = kept;
+            }
+        }
+        sum_ = fold_cluster<THREADS, CLUSTER>(sum_, partial, slots, turn, [](float a, float b) { return a + b; });
+        const float s = sum_;
+        const Divisor by = divisor(s);
+        #pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
+            if (r0 < n_r0) {
+                Pack<float, VECTOR> y_pack;
+                #pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    y_pack.at[v] = divide_by(x_row[i].at[v], by);
                 }
                 store_pack(&y[o0 * n_r0 + r0], y_pack);
             }
