@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "fuse/cleanup.h"
+#include "plan_fusion.h"
 #include "runtime/thread_pool.h"
 #include "tune/source.h"
 
@@ -55,15 +56,19 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
     // Nodes join the node that reads them.
     if (o.fuse)
         g = stage("fuse", std::move(g), o.check, [&](Graph whole) {
-            fuse::Fused f = fuse::fuse(std::move(whole), o.limits);
-            r.decisions = std::move(f.decisions);
-            return std::move(f.graph);
+            r.planned = fuse::fuse(std::move(whole), plan_fusion(o, pool));
+            r.decisions = std::move(r.planned.decisions);
+            return std::move(r.planned.graph);
         });
-    else  // what it would have done is told all the same
-        for (fuse::Decision& d : fuse::fuse(g, o.limits).decisions) {
-            if (d.taken) d.reason = "fusion is switched off", d.taken = false;
-            r.decisions.push_back(std::move(d));
-        }
+    else {  // what it would have done is told all the same
+        CompileOptions unmeasured = o;
+        unmeasured.fusion.measure_seconds = 0;
+        r.planned = fuse::fuse(g, plan_fusion(unmeasured, pool));
+        r.planned.graph = {};
+        r.decisions = std::move(r.planned.decisions);
+        for (fuse::Decision& d : r.decisions)
+            if (d.taken) d.reason = "fusion is switched off", d.taken = false, d.how = fuse::How::Apart;
+    }
 
     // Schedules that won when they were measured.
     runtime::ExecutableOptions execution = o.execution;

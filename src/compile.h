@@ -14,13 +14,14 @@ struct CompileOptions {
     bool fuse = true;
     bool tuned = true;         // schedules that won when they were tuned (tune/source.h) in place of the default ones
     bool check = false;        // verify every level as it is made; a violation is a bug in Opwright and aborts
-    fuse::Limits limits;
+    fuse::Options fusion;      // what is not given is filled in: the machine, and what the target has kernels for
 };
 
 struct Compiled {
     std::shared_ptr<const runtime::Executable> executable;
     std::vector<fuse::Decision> decisions;
     std::string tuning_problem;  // why the tuning database could not be read, and what to do; empty: nothing is wrong
+    fuse::Fused planned;       // machine and sizes that they were weighed for; its graph and decisions have moved on
 };
 Result<Compiled> compile(graph::Graph g, const CompileOptions& o, runtime::ThreadPool& pool);
 

@@ -90,6 +90,7 @@ OPW_API opw_options* opw_options_new(void);
  *   threads      "1", "2", ...; "0" = as many as the process may use (default)
  *   cache        "1" (default) keeps compiled objects on disk, in OPWRIGHT_CACHE_DIR, else the user's cache folder; "0"
  *                does not
+ *   fuse         "1" (default); "0" keeps one kernel for each operator
  *   vector       "auto" (default), "avx512", "avx2", "baseline": the widest vector unit to use
  *   warmup       profile: runs before the measured ones (default "3")
  *   repeats      profile: measured runs (default "10") */

@@ -32,6 +32,7 @@ CompileOptions compile_options(const opw_options* o) {
     if (!o) return c;
     c.execution.cpu.level = o->vector;
     c.execution.cpu.cache = o->cache;
+    c.fuse = o->fuse;
     return c;
 }
 std::shared_ptr<runtime::ThreadPool> make_pool(const opw_options* o) { return std::make_shared<runtime::ThreadPool>(o ? o->threads : 0); }
@@ -109,6 +110,8 @@ opw_status opw_options_set(opw_options* o, const char* option, const char* value
             o->threads = number(option, value, 0, 1024);
         } else if (n == "cache") {
             o->cache = number(option, value, 0, 1) == 1;
+        } else if (n == "fuse") {
+            o->fuse = number(option, value, 0, 1) == 1;
         } else if (n == "vector") {
             if (v != "auto" && v != "avx512" && v != "avx2" && v != "baseline")
                 refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("Option 'vector' takes auto, avx512, avx2 or baseline, and got '{}'.", v)));
@@ -119,7 +122,7 @@ opw_status opw_options_set(opw_options* o, const char* option, const char* value
             o->repeats = number(option, value, 1, 1000000);
         } else {
             refuse(OPW_INVALID_ARGUMENT,
-                   Diagnostic(fmt::format("There is no option named '{}'.", n)).with_next("The options are: threads, cache, vector, warmup, repeats."));
+                   Diagnostic(fmt::format("There is no option named '{}'.", n)).with_next("The options are: threads, cache, fuse, vector, warmup, repeats."));
         }
     });
 }

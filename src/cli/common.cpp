@@ -25,6 +25,8 @@ void ExecutionFlags::add(CLI::App& a) {
     a.add_flag("--no-cache", no_cache, "neither read nor write the disk cache of compiled objects");
     a.add_flag("--no-fuse", no_fuse, "one kernel for each operator");
     a.add_flag("--untuned", untuned, "the default schedules, whatever `opwright tune` found");
+    a.add_option("--measure-fusion", measure_fusion, "seconds that may go into measuring fusions whose predicted gain is small; 0 = none")
+        ->check(CLI::Range(0.0, 3600.0));
 }
 
 CompileOptions ExecutionFlags::options() const {
@@ -34,6 +36,7 @@ CompileOptions ExecutionFlags::options() const {
     o.execution.cpu.cache = !no_cache;
     o.fuse = !no_fuse;
     o.tuned = !untuned;
+    o.fusion.measure_seconds = measure_fusion;
     return o;
 }
 

@@ -23,6 +23,7 @@ struct ExecutionFlags {
     int threads = 0;
     std::string engine = "cpu", vector = "auto";
     bool no_cache = false, no_fuse = false, untuned = false;
+    double measure_fusion = 0;  // seconds
     void add(CLI::App& command);
     CompileOptions options() const;
     std::shared_ptr<runtime::ThreadPool> pool() const;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/schedule_file.h"
 #include "cli/subject.h"
+#include "explain/fusion_report.h"
 #include "explain/operator_report.h"
 #include "explain/units.h"
 #include "io/file.h"
@@ -17,10 +18,11 @@ namespace opwright::cli {
 namespace {
 
 struct Flags {
-    std::string target, op, level, node, on = "cpu", schedule;
+    std::string target, op, level, node, why, on = "cpu", schedule;
     DataFlags data;
     ExecutionFlags execution;
-    bool json = false;
+    size_t rows = 25;
+    bool json = false, fusion = false;
 };
 
 CompileOptions options_of(const Flags& f) {
@@ -50,26 +52,11 @@ std::string level_text(const Compiled& c, const std::string& level, const std::s
     return r;
 }
 
-std::string decisions_text(const Compiled& c) {
-    std::string r;
-    size_t taken = 0;
-    for (const fuse::Decision& d : c.decisions) taken += d.taken;
-    r += fmt::format("\nfusion: {} candidates, {} taken\n", c.decisions.size(), taken);
-    for (const fuse::Decision& d : c.decisions)
-        r += fmt::format("    {} {} -> {}: {} ({} bytes)\n", d.taken ? "fused" : "kept ", d.producer, d.consumer, d.reason, d.bytes.str());
-    return r;
-}
-
-nlohmann::json decisions_json(const Compiled& c) {
-    nlohmann::json j = nlohmann::json::array();
-    for (const fuse::Decision& d : c.decisions)
-        j.push_back({{"producer", d.producer}, {"consumer", d.consumer}, {"value", d.value}, {"taken", d.taken}, {"bytes", d.bytes.str()}, {"reason", d.reason}});
-    return j;
-}
-
 Status explain_model(const Flags& f) {
     if (!f.schedule.empty()) { OPW_CHECK(read_schedule(f.schedule, f.target)); }
-    OPW_TRY(auto model, Model::load(f.target, options_of(f), f.execution.pool()));
+    CompileOptions options = options_of(f);
+    OPW_TRY(options.fusion.sizes, parse_sizes(f.data.size));
+    OPW_TRY(auto model, Model::load(f.target, options, f.execution.pool()));
     std::shared_ptr<const Compiled> compiled;
     OPW_TRY(const bool complete, model->prepare());
     std::vector<std::string> notes;
@@ -78,11 +65,22 @@ Status explain_model(const Flags& f) {
         OPW_TRY(inputs, model_inputs(*model, f.data, notes));
     }
     OPW_TRY(compiled, model->version(inputs));
+    if (!f.why.empty()) {
+        OPW_TRY(const std::string text, explain::why_fused(*compiled, f.why));
+        if (f.json) print_json({{"target", f.target}, {"node", f.why}, {"text", text}});
+        else print(text);
+        return ok_status();
+    }
+    if (f.fusion) {
+        if (f.json) print_json({{"target", f.target}, {"fusion", explain::fusion_json(*compiled)}});
+        else print(explain::fusion_text(*compiled, f.rows));
+        return ok_status();
+    }
     const std::string level = f.level.empty() ? "graph" : f.level;
-    std::string text = level == "graph" ? wrapped(graph::print(compiled->executable->graph()) + decisions_text(*compiled)) : level_text(*compiled, level, f.node);
+    std::string text = level == "graph" ? wrapped(graph::print(compiled->executable->graph())) + "\n" + explain::fusion_text(*compiled, f.rows) : level_text(*compiled, level, f.node);
     if (text.empty())
         return Diagnostic(fmt::format("The model has no kernel for an operator named '{}'.", f.node)).with_next("`opwright explain MODEL --level graph` lists the operators behind each kernel.");
-    if (f.json) print_json({{"target", f.target}, {"level", level}, {"text", text}, {"fusion", decisions_json(*compiled)}});
+    if (f.json) print_json({{"target", f.target}, {"level", level}, {"text", text}, {"fusion", explain::fusion_json(*compiled)["candidates"]}});
     else print(text);
     return ok_status();
 }
@@ -182,11 +180,15 @@ void add_explain(CLI::App& app, Context& c) {
     a->add_option("--target", f->on, "whose schedule and tile program")->check(CLI::IsMember(targets))->capture_default_str();
     a->add_option("--schedule", f->schedule, "use this schedule, which `--level schedule --json` prints");
     a->add_option("--node", f->node, "of a model: only the kernel that computes this operator");
+    a->add_flag("--fusion", f->fusion, "of a model: every candidate for fusion, taken or refused, with its figures");
+    a->add_option("--why", f->why, "of a model: what shares a kernel with this operator, and why its neighbours do not");
+    a->add_option("--rows", f->rows, "rows of each table of candidates; 0 = all")->capture_default_str();
     f->data.add(*a);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");
     a->footer("Examples:\n  opwright explain examples/matmul_prelu.op\n  opwright explain softmax --level loop\n"
-              "  opwright explain model.onnx --level graph\n  opwright explain model.onnx --level asm --node Conv_12");
+              "  opwright explain model.onnx --level graph\n  opwright explain model.onnx --level asm --node Conv_12\n"
+              "  opwright explain model.onnx --fusion --size h=640,w=640\n  opwright explain model.onnx --why Conv_12");
     a->callback([f, &c] { run(*f, c); });
 }
 

@@ -241,12 +241,26 @@ double largest_cache() {
     return largest;
 }
 
-Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh) {
-    const Features& features = target::cpu::host_features();
+namespace {
+Machine unmeasured(int threads) {
     Machine m;
     m.processor = processor_name();
-    m.level = target::cpu::name(features.level);
-    m.threads = pool.size();
+    m.level = target::cpu::name(target::cpu::host_features().level);
+    m.threads = threads;
+    return m;
+}
+}  // namespace
+
+std::optional<Machine> recall_machine(int threads) {
+    const auto cache = default_cache();
+    if (!cache) return std::nullopt;
+    const Machine m = unmeasured(threads);
+    return recall(cache->folder() + "/" + file_name(m, target::cpu::host_features()), m);
+}
+
+Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh) {
+    const Features& features = target::cpu::host_features();
+    Machine m = unmeasured(pool.size());
     const auto cache = default_cache();
     const std::string path = cache ? cache->folder() + "/" + file_name(m, features) : "";
     const std::optional<Machine> before = path.empty() ? std::nullopt : recall(path, m);

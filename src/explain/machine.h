@@ -1,5 +1,6 @@
 // The ceilings of this machine, measured: what a profile holds an operator's time against.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct Machine {
 // what later calls return; `fresh` measures anew and returns what it measured.
 // Error: the measuring kernel cannot be compiled.
 Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh = false);
+
+// What measure_machine found last with so many threads; nullopt where it has not measured here. Reads one small file.
+std::optional<Machine> recall_machine(int threads);
 
 // The same of a device, measured once a process. Error: the device's.
 Result<Machine> measure_machine(target::device::Device& d);

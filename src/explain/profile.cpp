@@ -10,6 +10,7 @@
 
 #include "derive/cost.h"
 #include "explain/function_cost.h"
+#include "explain/recognise.h"
 #include "fuse/summary.h"
 #include "runtime/thread_pool.h"
 
@@ -162,7 +163,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     OPW_TRY(p.memory, e.memory(shape_list));
     p.symbols = symbols;
     for (const fuse::Decision& d : c.decisions) {
-        p.candidates.push_back({d.producer, d.consumer, d.value, d.reason, d.taken, value(d.bytes, symbols)});
+        p.candidates.push_back({d.producer, d.consumer, d.value, d.reason, d.taken, value(d.bytes, symbols), d});
         if (d.taken) p.fused_bytes += p.candidates.back().bytes, ++p.fused;
     }
     if (!machine.device) {
@@ -178,6 +179,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         r.node = t.node;
         r.name = n.sources.empty() ? n.program.name : n.sources.back().name;
         r.type = n.sources.empty() ? n.program.name : types(n.sources);
+        if (std::string is = recognised_text(g, n); !is.empty()) r.type = std::move(is);
         r.sources = n.sources;
         r.shapes = shapes(g, n, symbols);
         r.seconds = t.median;

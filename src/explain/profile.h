@@ -71,11 +71,13 @@ struct Row {
     double of_floor() const { return min_seconds > 0 ? floor() / min_seconds : 0; }  // 1 = as fast as the floor allows
 };
 
-// A candidate for fusion at these sizes.
+// A candidate for fusion at these sizes: what the planner knew (its times hold for the sizes that it was given), and
+// the bytes for those of the run.
 struct Candidate {
     std::string producer, consumer, value, reason;
     bool taken = false;
     double bytes = 0;                        // memory traffic saved, or that taking it would have saved
+    fuse::Decision decision;
 };
 
 struct Profile {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "explain/fusion_report.h"
 #include "explain/profile.h"
 #include "explain/units.h"
 
@@ -112,8 +113,11 @@ nlohmann::json to_json(const Profile& p) {
                                        {"occupancy", l.occupancy}, {"waves", l.waves}});
         rows.push_back(std::move(row));
     }
-    for (const Candidate& c : p.candidates)
-        fusion.push_back({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"bytes", c.bytes}, {"reason", c.reason}});
+    for (const Candidate& c : p.candidates) {
+        json one = candidate_json(c.decision, c.bytes);
+        one.update({{"producer", c.producer}, {"consumer", c.consumer}, {"value", c.value}, {"taken", c.taken}, {"reason", c.reason}});
+        fusion.push_back(std::move(one));
+    }
     for (size_t i = 0; i < p.candidates.size(); ++i)
         if (!p.candidates[i].taken) fusion[i]["gain_ms"] = fusion_gain(p.candidates[i], p) * 1e3;
     json copies = json::array();

@@ -214,23 +214,70 @@ Graph remove_dead(Graph g) {
     return g;
 }
 
+namespace {
+// Whether tensor t, of one element, is only read at places that exist, and at few of them.
+bool read_as_number(const math::Program& p, math::TensorId t) {
+    size_t places = 0;
+    for (const math::Equation& q : p.equations) {
+        if (q.lhs == t) return false;
+        std::vector<math::ExprId> roots(q.at.begin(), q.at.end());
+        roots.push_back(q.rhs);
+        for (math::ExprId root : roots)
+            for (const math::Read& r : math::reads_with_context(p, root)) {
+                const math::Expr& x = p.expr(r.expr);
+                if (x.ref != t) continue;
+                if (x.kind != math::ExprKind::Load || x.outside != math::Outside::Error) return false;
+                ++places;
+            }
+    }
+    return places > 0 && places <= 8;
+}
+
+// A program that sets a tensor of one element.
+math::Program number_program(const Tensor& t) {
+    math::Program p;
+    p.name = "number";
+    std::vector<math::Sym> shape(t.shape().begin(), t.shape().end());
+    const math::TensorId y = p.add_tensor("c", t.dtype(), shape, math::Role::Output);
+    p.add_equation(y, std::vector<math::ExprId>(shape.size(), p.integer(0)), p.literal(t.get(0), t.dtype()));
+    return p;
+}
+}  // namespace
+
 Graph normalise(Graph g) {
     const Uses uses(g);
     for (Node& n : g.nodes) {
         if (n.kind != NodeKind::Compute) continue;
         // Outputs without a value get a number of their own, as temporaries that go when nothing reads them.
         auto spare = static_cast<uint32_t>(g.values.size());
-        math::Part part{&n.program, n.inputs, n.outputs};
+        math::Part part{&n.program, n.inputs, n.outputs};  // after its numbers
         std::vector<ValueId> inputs, outputs;
         const std::vector<bool> read = math::mentioned(n.program);
-        for (size_t i = 0; i < n.inputs.size(); ++i)
-            if (read[n.program.inputs[i]] && std::find(inputs.begin(), inputs.end(), n.inputs[i]) == inputs.end())
-                inputs.push_back(n.inputs[i]);
+        // Constants of one element become numbers in the expressions: an exponent of 2 is a product then.
+        std::vector<math::Program> numbers;
+        std::vector<ValueId> numbered;
+        const bool computes = std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v != kNone && !g.values[v].constant; });
+        numbers.reserve(n.inputs.size());
+        for (size_t i = 0; i < n.inputs.size(); ++i) {
+            const ValueId v = n.inputs[i];
+            if (v == kNone || !read[n.program.inputs[i]] || std::find(inputs.begin(), inputs.end(), v) != inputs.end()) continue;
+            const bool once = std::count(n.inputs.begin(), n.inputs.end(), v) == 1;
+            const auto& c = g.values[v].constant;
+            if (computes && once && c && c->size() == 1 && is_float(c->dtype()) && read_as_number(n.program, n.program.inputs[i])) {
+                numbers.push_back(number_program(*c));
+                numbered.push_back(v);
+            } else {
+                inputs.push_back(v);
+            }
+        }
         for (uint32_t& v : part.outputs) {
             if (v != kNone && uses.any(v)) outputs.push_back(v);
             if (v == kNone) v = spare++;
         }
-        math::Program merged = math::merge(n.program.name, {&part, 1}, inputs, outputs);
+        std::vector<math::Part> parts;
+        for (size_t i = 0; i < numbers.size(); ++i) parts.push_back({&numbers[i], {}, {numbered[i]}});
+        parts.push_back(part);
+        math::Program merged = math::merge(n.program.name, parts, inputs, outputs);
         merged.doc = n.program.doc;
         math::Program slim = math::inline_temporaries(math::drop_unit_variables(merged)).program;
         n.program = std::move(slim);

@@ -31,7 +31,7 @@ Summary summarise(const Program& p) {
     }
     bool set_as_whole = p.outputs.size() == 1;
     for (const Equation& q : p.equations) {
-        const Work w = work(p, q.rhs);
+        const math::Work w = math::work(p, q.rhs);
         s.work.simple += w.simple, s.work.divide += w.divide, s.work.special += w.special, s.work.loads += w.loads;
         s.work.reduces |= w.reduces, s.work.scans |= w.scans, s.work.all_affine &= w.all_affine;
         if (q.update != Update::Set && q.lhs == p.outputs[0]) set_as_whole = false;
@@ -60,6 +60,7 @@ Summary summarise(const Program& p) {
         look(q.rhs);
     }
     for (size_t i = 0; i < p.inputs.size(); ++i) s.inputs[i].sites = static_cast<int>(places[i].size());
+    s.whole = std::all_of(p.equations.begin(), p.equations.end(), [](const Equation& q) { return q.update == Update::Set; });
     const bool plain = set_as_whole && !s.work.scans;
     s.map = plain && p.equations.size() == 1 && !s.work.reduces;
     s.reduces = plain && s.work.reduces;

@@ -18,6 +18,7 @@ struct InputUse {
 struct Summary {
     bool map = false;        // one output, set by the only equation, which holds no reduction and no scan
     bool reduces = false;    // holds reductions, and one output, set as a whole
+    bool whole = false;      // every output is set as a whole
     bool contraction = false;// a sum of products whose operands are met more than once
     math::Work work;         // of the map's equation; of all equations otherwise
     bool movement = false;   // a map that is one load along affine indices
