@@ -23,7 +23,7 @@ def measure(name, path, feed, threads, seconds):
     from opwright_session import Session
 
     sessions = [Session(str(path), threads=threads, fuse=fuse) for fuse in (1, 0)]
-    inputs = feed if isinstance(feed, dict) else {sessions[0].inputs[0].name: feed}
+    inputs = {name or sessions[0].inputs[0].name: array for name, array in feed.items()}  # "": the only input
     results = [session.run(None, inputs) for session in sessions]
     difference = max(
         float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0)) for a, b in zip(*results)
@@ -63,10 +63,10 @@ def main():
     rows = []
     if not args.json:
         print(f"Fusion on and off, {args.threads} thread(s); ratio = time off / time on (above 1: fusion is faster)")
-    for name, path, feed in cases():
+    for name, path_of, feed in cases():
         if args.names and name not in args.names:
             continue
-        row = measure(name, path, feed, args.threads, args.seconds)
+        row = measure(name, path_of(), feed, args.threads, args.seconds)
         rows.append(row)
         if not args.json:
             print(
