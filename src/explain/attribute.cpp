@@ -26,16 +26,10 @@ std::vector<Part> attribute(const Row& r, const Profile& p) {
         left -= s;
     };
     take(Cause::Start, r.floor_launch);
-    // What sharing among the threads would have saved, as far as this machine's threads get ahead of one: two that share a
-    // core, or the way to memory, may not.
-    double scale = threads;
-    if (p.alone && p.alone->flops_f32 > 0) {
-        const double reach = p.alone->bandwidth(r.bytes);
-        scale = r.floor_memory > r.floor_arithmetic && reach > 0 ? m.bandwidth(r.bytes) / reach : m.flops_f32 / p.alone->flops_f32;
-        scale = std::clamp(scale, 1.0, threads);
-    }
+    // What sharing among the threads would have saved, down to the floors that all threads together have: two that share
+    // a core, or the way to memory, do not get below those.
     constexpr double kWorthSharing = 4e-6;  // below, what another thread costs is more than it saves: nothing is lost
-    if (threads > 1 && e.one_thread > kWorthSharing) take(Cause::Threads, left - e.one_thread / scale);
+    if (threads > 1 && e.one_thread > kWorthSharing) take(Cause::Threads, left - std::max(e.one_thread / threads, std::max(r.floor_memory, r.floor_arithmetic)));
 
     // A multiply-add counts two operations; other operations take the place of one multiply-add each.
     const double peak = std::max(r.peak > 0 ? r.peak : m.flops_f32, 1.0);
@@ -49,7 +43,7 @@ std::vector<Part> attribute(const Row& r, const Profile& p) {
     if (products == 0 && r.contraction) products = r.simple;
     const double arithmetic = (products + 2 * std::max(0.0, r.simple - products)) / peak;
     double functions = 0;
-    for (const auto& f : e.functions) functions += f.count * f.seconds / scale;
+    for (const auto& f : e.functions) functions += f.count * f.seconds / threads;
     // Each packed element is read once and written once, at best within the caches.
     const double cached = m.copies.empty() ? 0 : m.copies.front().bandwidth;
     const double packing = cached > 0 ? 8 * packed / cached : 0;

@@ -245,9 +245,6 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     OPW_CHECK(count_subnormals(e, inputs, pool, explained));
     if (o.one_thread && pool.size() > 1) {
         runtime::ThreadPool one(1);
-        if (!machine.measured_at.empty()) {
-            OPW_TRY(p.alone, measure_machine(one));
-        }
         OPW_TRY(const runtime::Timing alone, e.measure(inputs, one, 1, std::max(1, o.repeats / 2)));
         for (const runtime::StepTime& t : alone.steps)
             if (const auto it = explained.find(t.node); it != explained.end()) it->second->evidence.one_thread = t.min;

@@ -89,7 +89,6 @@ struct Profile {
     double replay_gaps() const;              // the same of a run replayed as one graph
     std::vector<Row> rows;                   // in order of execution
     Machine machine;
-    std::optional<Machine> alone;            // its ceilings with one thread, where there are several
     double call_seconds = 0;                 // of calling the smallest kernel, which every kernel costs at least
     int threads = 1, warmup = 0, repeats = 0;
     runtime::Executable::Memory memory;
