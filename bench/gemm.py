@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Matrix products, f32: Opwright against torch's mm and the OpenBLAS that NumPy brings.
 
-    .venv/bin/python bench/gemm.py [--json] [--threads N] [--seconds S] [SIZE...]
+    .venv/bin/python bench/gemm.py [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
 
-Needs torch: scripts/setup.sh --bench. Candidates take turns; each figure is that of the least of many runs, with the
-median beside it; those of Opwright include its Python call, some 30 us. The peak of fused multiply-adds is measured in the same run. Values are seeded random numbers.
+SIZE is N or MxNxK; without one, squares from 64 to 2048 and skinny shapes. Needs torch: scripts/setup.sh --bench. Candidates
+take turns; each figure is that of the least of many runs, with the median beside it; those of Opwright include its Python
+call, which bench_kernels measures without. The peak of fused multiply-adds is measured in the same run. --processor-time
+takes the calling thread's time in place of the clock's, for one thread on a busy machine. Values are seeded random numbers.
 """
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -18,20 +21,30 @@ from pathlib import Path
 SOURCE = "op mm(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n"
 
 
-def candidates(n, threads):
+SQUARES = [64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048]
+SKINNY = ["4x1024x1024", "16x1024x1024", "48x2048x512", "1024x16x1024", "1024x64x512", "1024x1024x16", "512x512x64",
+          "64x64x4096", "197x768x768"]  # fmt: skip
+
+
+def shape_of(size):
+    parts = [int(x) for x in str(size).split("x")]
+    return tuple(parts * 3) if len(parts) == 1 else tuple(parts)
+
+
+def candidates(m, n, k, threads):
     import numpy as np
     import torch
     from opwright_session import Library, Operator
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(n)
-    x, w = (rng.standard_normal((n, n), dtype=np.float32) for _ in range(2))
+    x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n)))
     tx, tw = torch.from_numpy(x), torch.from_numpy(w)
-    out, tout = np.empty((n, n), np.float32), torch.empty(n, n)
+    out, tout = np.empty((m, n), np.float32), torch.empty(m, n)
     ours = Operator(Library(SOURCE), "mm", threads=threads)
     want = x.astype(np.float64) @ w.astype(np.float64)
     difference = float(np.max(np.abs(ours(x, w)[0] - want)) / np.max(np.abs(want)))
-    assert difference < 1e-5, f"n = {n}: wrong by {difference}"
+    assert difference < 1e-5, f"{m} x {n} x {k}: wrong by {difference}"
     return {
         "opwright": lambda: ours(x, w),
         "torch": lambda: torch.mm(tx, tw, out=tout),
@@ -39,22 +52,25 @@ def candidates(n, threads):
     }
 
 
-def measure(n, threads, seconds):
-    runs = candidates(n, threads)
+def measure(m, n, k, threads, seconds, clock):
+    runs = candidates(m, n, k, threads)
     times = {name: [] for name in runs}
     for run in runs.values():
         run()
     end = time.perf_counter() + seconds
     while len(times["torch"]) < 5 or time.perf_counter() < end:
         for name, run in runs.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            times[name].append(time.perf_counter() - start)
-    gflops = 2e-9 * n**3
+            times[name].append(clock() - start)
+    gflops = 2e-9 * m * n * k
     return {
+        "m": m,
         "n": n,
+        "k": k,
         "gflops": {name: gflops / min(t) for name, t in times.items()},
         "median_gflops": {name: gflops / statistics.median(t) for name, t in times.items()},
+        "of_the_faster": min(min(times["torch"]), min(times["numpy"])) / min(times["opwright"]),
         "rounds": len(times["torch"]),
     }
 
@@ -67,11 +83,16 @@ def peak(threads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sizes", nargs="*", type=int, default=[256, 512, 768, 1024, 1536, 2048])
+    parser.add_argument("sizes", nargs="*", default=SQUARES + SKINNY)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--processor-time", action="store_true")
     parser.add_argument("--seconds", type=float, default=2.0, help="measuring time a size")
     args = parser.parse_args()
+    if args.processor_time and args.threads != 1:
+        sys.exit("--processor-time counts the calling thread alone: use it with one thread.")
+    clock = time.thread_time if args.processor_time else time.perf_counter
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX" if "avx512f" in Path("/proc/cpuinfo").read_text() else "Haswell")
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(args.threads)
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
@@ -80,16 +101,20 @@ def main():
     except ImportError:
         sys.exit("torch is not installed. Run scripts/setup.sh --bench first.")
     ceiling = peak(args.threads)
-    rows = [measure(n, args.threads, args.seconds) for n in args.sizes]
+    rows = [measure(*shape_of(size), args.threads, args.seconds, clock) for size in args.sizes]
+    mean = math.exp(sum(math.log(r["of_the_faster"]) for r in rows) / len(rows))
+    least = min(r["of_the_faster"] for r in rows)
     if args.json:
-        print(json.dumps({"threads": args.threads, "peak_gflops": ceiling, "torch": torch.__version__, "rows": rows}, indent=1))
+        print(json.dumps({"threads": args.threads, "peak_gflops": ceiling, "torch": torch.__version__, "rows": rows,
+                          "geometric_mean": mean, "least": least}, indent=1))  # fmt: skip
         return
     print(f"f32, {args.threads} thread(s), GFLOP/s of the least run (of the median run); peak {ceiling:.0f}; torch {torch.__version__}")
-    print("     n          Opwright             torch             NumPy   of peak   of torch")
+    print("       m x n x k          Opwright             torch             NumPy   of peak   of the faster")
     for r in rows:
         cells = "".join(f"{r['gflops'][k]:10.1f} ({r['median_gflops'][k]:5.1f})" for k in r["gflops"])
-        ours = r["gflops"]["opwright"]
-        print(f"{r['n']:6}{cells}   {100 * ours / ceiling:5.0f} %   {ours / r['gflops']['torch']:8.2f}")
+        of_peak = 100 * r["gflops"]["opwright"] / ceiling
+        print(f"{r['m']:6}x{r['n']:4}x{r['k']:4}{cells}   {of_peak:5.0f} %   {r['of_the_faster']:8.2f}")
+    print(f"of the faster: geometric mean {mean:.2f}, least {least:.2f}")
 
 
 if __name__ == "__main__":

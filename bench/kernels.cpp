@@ -1,12 +1,18 @@
 // Operators against the ceilings of this machine and, for matrix products, OpenBLAS: everything measured interleaved in
 // one run, minima of many repeats, on random data.
-//   kernels [--json] [--threads N] [calls|elementwise|rows|gemm]...
+//   kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm]...
+// --processor-time takes the calling thread's time in place of the clock's, for one thread on a busy machine; --schedule
+// a schedule for the matrix products (JSON, as `opwright explain --level schedule --json` prints it).
+// OPWRIGHT_OPENBLAS names another OpenBLAS than the system's, such as the one that NumPy's wheel brings.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <time.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -23,10 +29,18 @@ namespace {
 using namespace opwright;
 using Clock = std::chrono::steady_clock;
 
+std::string schedule;  // of matrix products; empty: the default one
+bool processor_time = false;
+double now() {
+    if (!processor_time) return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 double seconds(const std::function<void()>& f) {
-    const auto t = Clock::now();
+    const double t = now();
     f();
-    return std::chrono::duration<double>(Clock::now() - t).count();
+    return now() - t;
 }
 // Minima over interleaved rounds: each round times every candidate once.
 std::vector<double> minima(const std::vector<std::function<void()>>& candidates, double budget) {
@@ -53,7 +67,8 @@ Tensor random_tensor(Shape s, uint64_t seed) {
 // One operator compiled for open extents and bound to tensors.
 class Operator {
 public:
-    Operator(const std::string& source, const std::string& name, std::vector<Tensor> inputs, Shape output)
+    Operator(const std::string& source, const std::string& name, std::vector<Tensor> inputs, Shape output,
+             std::string own = {})
         : inputs_(std::move(inputs)) {
         lang::Library library;
         auto text = std::make_shared<Source>(Source{"bench", source});
@@ -76,7 +91,7 @@ public:
         program_ = std::move(l.program);
         for (const math::Sym& v : l.values) symbols_.push_back(*math::evaluate(v, named));
         const target::cpu::Request request{.program = &program_, .constant_inputs = std::vector<bool>(inputs_.size())};
-        auto k = target::cpu::compile(std::span(&request, 1), {});
+        auto k = target::cpu::compile(std::span(&request, 1), {.schedule = std::move(own)});
         if (!k[0].ok()) fail(k[0].error());
         kernel_ = *k[0];
         output_ = Tensor(DType::F32, std::move(output));
@@ -229,49 +244,80 @@ void call_cases(Report& r, int threads) {
     }
 }
 
-using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+// C[m, n] = A[m, k] * B[k, n], all of them row-major and dense.
+using Gemm = std::function<void(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c)>;
+
+// The functions of a library whose integers are Int and whose names end as given; empty where it has none.
+template <class Int>
+Gemm cblas(void* library, const char* gemm, const char* threads_name, int threads) {
+    using Call = void (*)(int, int, int, Int, Int, Int, float, const float*, Int, const float*, Int, float, float*, Int);
+    const auto call = reinterpret_cast<Call>(dlsym(library, gemm));
+    const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(library, threads_name));
+    if (!call || !set_threads) return {};
+    set_threads(threads);
+    return [call](int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c) {
+        const auto i = [](int64_t x) { return static_cast<Int>(x); };
+        call(101, 111, 111, i(m), i(n), i(k), 1, a, i(k), b, i(n), 0, c, i(n));
+    };
+}
 
 void gemm_cases(Report& r, runtime::ThreadPool& pool) {
     // Debian's OpenBLAS does not know newer processors and falls back to a 20-year-old kernel: the right one is named
     // here.
     setenv("OPENBLAS_CORETYPE",
            target::cpu::host_features().level == target::cpu::Level::Avx512 ? "SkylakeX" : "Haswell", 1);
-    void* blas = dlopen("libopenblas.so.0", RTLD_NOW);
-    const auto sgemm = blas ? reinterpret_cast<Gemm>(dlsym(blas, "cblas_sgemm")) : nullptr;
+    const char* named = std::getenv("OPWRIGHT_OPENBLAS");
+    void* blas = dlopen(named ? named : "libopenblas.so.0", RTLD_NOW);
+    Gemm sgemm;
     std::string core = "not installed";
-    if (sgemm) {
-        reinterpret_cast<void (*)(int)>(dlsym(blas, "openblas_set_num_threads"))(pool.size());
-        core = reinterpret_cast<const char* (*)()>(dlsym(blas, "openblas_get_corename"))();
+    if (blas) {
+        sgemm = cblas<int>(blas, "cblas_sgemm", "openblas_set_num_threads", pool.size());
+        if (!sgemm)
+            sgemm = cblas<int64_t>(blas, "scipy_cblas_sgemm64_", "scipy_openblas_set_num_threads64_", pool.size());
+        for (const char* name : {"openblas_get_corename", "scipy_openblas_get_corename64_"})
+            if (const auto f = reinterpret_cast<const char* (*)()>(dlsym(blas, name))) core = f();
     }
     auto machine = explain::measure_machine(pool, true);
     if (!machine.ok()) fail(machine.error());
     const double peak = machine->flops_f32;
     r.title(fmt::format("Matrix product f32, {} thread(s); FMA peak of this run {:.1f} GFLOP/s; OpenBLAS kernel: {}",
                         pool.size(), peak * 1e-9, core));
-    for (const int64_t n : {64, 128, 256, 512, 768, 1024, 1536, 2048}) {
+    struct Size {
+        int64_t m, n, k;
+    };
+    std::vector<Size> sizes;
+    for (const int64_t n : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) sizes.push_back({n, n, n});
+    for (const auto& s : {Size{4, 1024, 1024}, {16, 1024, 1024}, {48, 2048, 512}, {1024, 16, 1024}, {1024, 64, 512},
+                          {1024, 1024, 16}, {512, 512, 64}, {64, 64, 4096}, {197, 768, 768}})
+        sizes.push_back(s);
+    double log_ratios = 0, least = 1e30;
+    for (const auto& [m, n, k] : sizes) {
         Operator op("op f(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n", "f",
-                    {random_tensor({n, n}, 1), random_tensor({n, n}, 2)}, {n, n});
-        Tensor other(DType::F32, {n, n});
+                    {random_tensor({m, k}, 1), random_tensor({k, n}, 2)}, {m, n}, schedule);
+        Tensor other(DType::F32, {m, n});
         std::vector<std::function<void()>> candidates{[&] { op.run(pool); }};
-        const int s = static_cast<int>(n);
         if (sgemm)
-            candidates.push_back([&] {
-                sgemm(101, 111, 111, s, s, s, 1, op.input(0).as<float>(), s, op.input(1).as<float>(), s, 0,
-                      other.as<float>(), s);
+            candidates.push_back([&, m = m, n = n, k = k] {
+                sgemm(m, n, k, op.input(0).as<float>(), op.input(1).as<float>(), other.as<float>());
             });
         const auto t = minima(candidates, 0.8);
-        const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+        const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
         nlohmann::json f{
-            {"n", n}, {"gflops", flops / t[0] * 1e-9}, {"peak_gflops", peak * 1e-9}, {"of_peak", flops / t[0] / peak}};
+            {"m", m}, {"n", n}, {"k", k}, {"gflops", flops / t[0] * 1e-9}, {"peak_gflops", peak * 1e-9}, {"of_peak", flops / t[0] / peak}};
         std::string text =
             fmt::format("{:6.1f} GFLOP/s  {:5.1f} % of peak", flops / t[0] * 1e-9, 100 * flops / t[0] / peak);
         if (sgemm) {
             f["openblas_gflops"] = flops / t[1] * 1e-9;
             f["of_openblas"] = t[1] / t[0];
             text += fmt::format("   OpenBLAS {:6.1f}, ratio {:.2f}", flops / t[1] * 1e-9, t[1] / t[0]);
+            log_ratios += std::log(t[1] / t[0]);
+            least = std::min(least, t[1] / t[0]);
         }
-        r.row("gemm", fmt::format("n = {}", n), std::move(f), text);
+        r.row("gemm", fmt::format("{} x {} x {}", m, n, k), std::move(f), text);
     }
+    if (sgemm)
+        r.title(fmt::format("  of OpenBLAS: geometric mean {:.2f}, least {:.2f}",
+                            std::exp(log_ratios / static_cast<double>(sizes.size())), least));
 }
 }  // namespace
 
@@ -285,10 +331,15 @@ int main(int argc, char** argv) {
             report.json = true;
         else if (a == "--threads" && i + 1 < argc)
             threads = std::max(1, std::atoi(argv[++i]));
-        else if (a == "calls" || a == "elementwise" || a == "rows" || a == "gemm")
+        else if (a == "--processor-time")
+            processor_time = true;
+        else if (a == "--schedule" && i + 1 < argc) {
+            std::ifstream in(argv[++i]);
+            schedule.assign(std::istreambuf_iterator<char>(in), {});
+        } else if (a == "calls" || a == "elementwise" || a == "rows" || a == "gemm")
             groups.push_back(a);
         else {
-            fmt::print(stderr, "usage: kernels [--json] [--threads N] [calls|elementwise|rows|gemm]...\n");
+            fmt::print(stderr, "usage: kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm]...\n");
             return 2;
         }
     }

@@ -11,6 +11,7 @@ The library is the one that OPWRIGHT_LIBRARY names, else build/libopwright.so of
 
 import ctypes
 import json
+import math
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
@@ -218,20 +219,32 @@ class _Inputs:
             self.alive.append((array, shape))
 
 
+class _Results:
+    """What a run returned; freed when the last array over it is."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __del__(self):
+        if _library is not None:
+            _library.opw_tensors_free(self.handle)
+
+
 def _take_outputs(handle):
-    """Copies what a run returned into arrays, and frees it."""
-    try:
-        arrays = []
-        for index in range(_abi().opw_tensors_count(handle)):
-            tensor = _Tensor()
-            _call(_abi().opw_tensors_get, handle, index, byref(tensor))
-            array = np.empty(tuple(tensor.shape[i] for i in range(tensor.rank)), _numpy_dtype(tensor.dtype))
-            if array.nbytes:
-                ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
-            arrays.append(array)
-        return arrays
-    finally:
-        _abi().opw_tensors_free(handle)
+    """Arrays over the memory of what a run returned."""
+    results, arrays = _Results(handle), []
+    for index in range(_abi().opw_tensors_count(handle)):
+        tensor = _Tensor()
+        _call(_abi().opw_tensors_get, handle, index, byref(tensor))
+        shape, dtype = tuple(tensor.shape[i] for i in range(tensor.rank)), np.dtype(_numpy_dtype(tensor.dtype))
+        size = math.prod(shape) * dtype.itemsize
+        if size:
+            memory = (ctypes.c_char * size).from_address(tensor.data)
+            memory.owner = results
+            arrays.append(np.frombuffer(memory, dtype).reshape(shape))
+        else:
+            arrays.append(np.empty(shape, dtype))
+    return arrays
 
 
 class Value:

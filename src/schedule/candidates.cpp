@@ -6,6 +6,7 @@
 #include <set>
 
 #include "schedule/portable.h"
+#include "schedule/window.h"
 
 namespace opwright::schedule {
 using namespace math;
@@ -86,6 +87,7 @@ private:
     }
     void cache_tiles() {
         const ContractPlan& base = base_.nests[nest_].contract;
+        if (from_windows(base)) return;  // sizes of slabs follow from the extents
         const int64_t depth = extent(k_.nests[nest_].contraction->k);
         for (int64_t blocks = 1; blocks <= 8; ++blocks) {
             const int64_t kc = (depth + blocks - 1) / blocks;
@@ -255,7 +257,10 @@ std::string summary(const Schedule& s, const Kernel& k) {
         if (!r.empty()) r += "; ";
         if (k.nests[i].contraction) {
             const ContractPlan& c = plan.contract;
-            r += fmt::format("packed contraction {}x{} lanes {} depth {}", c.mr, c.nv * c.lanes, c.lanes, c.kc);
+            if (from_windows(c))
+                r += fmt::format("contraction over windows {}x{} lanes {}", c.mr, c.nv * c.lanes, c.lanes);
+            else
+                r += fmt::format("packed contraction {}x{} lanes {} depth {}", c.mr, c.nv * c.lanes, c.lanes, c.kc);
             continue;
         }
         std::string how = "scalar";

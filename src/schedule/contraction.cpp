@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "schedule/kernel.h"
+#include "schedule/window.h"
 
 namespace opwright::schedule {
 using namespace math;
@@ -85,9 +86,17 @@ bool known_below(const Program& p, const std::vector<VarId>& vars, int64_t limit
     for (VarId v : vars) n = n * p.vars[v].extent;
     return n.upper() < limit;
 }
+
+// Windows that are worth a slab for a single row: each element serves taps alone, so it takes more of them than copying
+// it costs (measured: 5x5 and 7x7 do, 3x3 does not).
+constexpr int64_t kLeastTaps = 16;
+bool reads_windows(const Program& p, const Equation& q, const Contraction& c) {
+    const auto w = useful_window(p, q, c);
+    return w && w->row.taps * w->column.taps >= kLeastTaps;
+}
 }  // namespace
 
-std::optional<Contraction> match_contraction(const Program& p, const Equation& q) {
+static std::optional<Contraction> match(const Program& p, const Equation& q, bool single_row) {
     if (q.update != Update::Set || q.vars.empty()) return std::nullopt;
     Contraction c;
     c.reduce = only_reduce(p, q.rhs);
@@ -129,10 +138,14 @@ std::optional<Contraction> match_contraction(const Program& p, const Equation& q
         if (!has(in_a, v) || !has(in_b, v)) return std::nullopt;
         c.k.push_back(v);
     }
-    if (c.m.empty() || c.n.empty() || c.k.empty()) return std::nullopt;
+    if (c.n.empty() || c.k.empty()) return std::nullopt;
+    if (c.m.empty()) return single_row && reads_windows(p, q, c) ? std::optional(c) : std::nullopt;
     if (known_below(p, c.m, kMinRows) || known_below(p, c.n, kMinColumns) || known_below(p, c.k, kMinDepth))
         return std::nullopt;
     return c;
 }
+
+std::optional<Contraction> match_contraction(const Program& p, const Equation& q) { return match(p, q, false); }
+std::optional<Contraction> match_contraction_or_row(const Program& p, const Equation& q) { return match(p, q, true); }
 
 }  // namespace opwright::schedule

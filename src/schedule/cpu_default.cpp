@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schedule/schedule.h"
+#include "schedule/window.h"
 
 namespace opwright::schedule {
 using namespace math;
@@ -213,7 +214,7 @@ bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
 
 // The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen
 // for little waste on known extents.
-ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const target::Machine& m) {
+ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contraction& c, const target::Machine& m) {
     const Program& p = k.program;
     const DType type = accumulate_type(p.expr(c.reduce).dtype);
     ContractPlan plan;
@@ -238,6 +239,16 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
         }
         if (*n < plan.mr) plan.mr = static_cast<int>(*n);
     }
+    const auto w = useful_window(p, q, c);
+    if (w) {
+        // Few rows want more vectors, so that additions need not wait for each other; a short flat run has no use for
+        // them.
+        const Sym run = (p.vars[w->column.out].extent + Sym(w->column.reach())) *
+                        (w->row.out == kNone ? Sym(1) : p.vars[w->row.out].extent);
+        while (plan.mr * plan.nv < 6 && plan.mr * (plan.nv + 1) + plan.nv + 2 <= m.vector_registers &&
+               run.upper() > static_cast<int64_t>(plan.nv) * plan.lanes)
+            ++plan.nv;
+    }
     const int64_t nr = static_cast<int64_t>(plan.nv) * plan.lanes;
     plan.kc = 256;
     if (auto n = depth.constant(); n && *n > 0) {
@@ -258,6 +269,7 @@ ContractPlan plan_contraction(const Kernel& k, const Contraction& c, const targe
         }
     }
     if (auto n = columns.constant(); n && *n < plan.nt) plan.nt = std::max(nr, (*n + nr - 1) / nr * nr);
+    if (w) plan.kc = kWindows;
     return plan;
 }
 }  // namespace
@@ -269,10 +281,15 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
         NestPlan plan;
         plan.grid_tile.assign(nest.grid.size(), 1);
         if (nest.contraction) {
-            plan.contract = plan_contraction(k, *nest.contraction, m);
-            s.summary += fmt::format("{}packed contraction {}x{} lanes {} depth {}", s.summary.empty() ? "" : "; ",
-                                     plan.contract.mr, plan.contract.nv * plan.contract.lanes, plan.contract.lanes,
-                                     plan.contract.kc);
+            plan.contract = plan_contraction(k, p.equations[nest.equations[0]], *nest.contraction, m);
+            const ContractPlan& t = plan.contract;
+            s.summary += s.summary.empty() ? "" : "; ";
+            if (from_windows(t))
+                s.summary +=
+                    fmt::format("contraction over windows {}x{} lanes {}", t.mr, t.nv * t.lanes, t.lanes);
+            else
+                s.summary +=
+                    fmt::format("packed contraction {}x{} lanes {} depth {}", t.mr, t.nv * t.lanes, t.lanes, t.kc);
         } else {
             // Every equation covers just the grid: the innermost grid variable is cut into chunks that lanes run over.
             const bool flat =
@@ -328,8 +345,11 @@ std::string print(const Schedule& s, const Kernel& k) {
         r += "]\n";
         if (nest.contraction) {
             const ContractPlan& c = plan.contract;
-            r += fmt::format("  contract: register tile {}x{} ({} vectors of {}), cache tile {}x{}, depth {}\n", c.mr,
-                             c.nv * c.lanes, c.nv, c.lanes, c.mt, c.nt, c.kc);
+            r += fmt::format("  contract: register tile {}x{} ({} vectors of {}), ", c.mr, c.nv * c.lanes, c.nv, c.lanes);
+            if (from_windows(c))
+                r += "windows from a slab\n";
+            else
+                r += fmt::format("cache tile {}x{}, depth {}\n", c.mt, c.nt, c.kc);
             continue;
         }
         for (size_t j = 0; j < nest.equations.size(); ++j) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedule/schedule.h"
+#include "schedule/window.h"
 
 namespace opwright::schedule {
 using namespace math;
@@ -114,16 +115,18 @@ private:
         }
         if (j.contains("contract")) {
             const auto& c = j["contract"];
-            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt"}));
+            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt", "window"}));
             OPW_TRY(const int64_t mr, number(c, "mr", 0, 64, 0));
             OPW_TRY(const int64_t nv, number(c, "nv", 0, 64, 0));
             OPW_TRY(const int64_t lanes, number(c, "lanes", 0, 64, 0));
-            OPW_TRY(plan.contract.kc, number(c, "kc", 1, 1 << 20, 0));
+            OPW_TRY(plan.contract.kc, number(c, "kc", 1, 1 << 20, -1));
             OPW_TRY(plan.contract.mt, number(c, "mt", 1, 1 << 20, 0));
             OPW_TRY(plan.contract.nt, number(c, "nt", 1, 1 << 20, 0));
             plan.contract.mr = static_cast<int>(mr);
             plan.contract.nv = static_cast<int>(nv);
             plan.contract.lanes = static_cast<int>(lanes);
+            if (c.contains("window") && !c["window"].is_boolean()) return wrong("\"window\" must be true or false");
+            if (c.value("window", false)) plan.contract.kc = kWindows;
         }
         if (j.contains("blocks")) {
             if (!j["blocks"].is_array()) return wrong("\"blocks\" must be a list");
@@ -197,8 +200,10 @@ std::string to_json(const Schedule& s, const Kernel& k) {
         }
         if (nest.contraction) {
             const ContractPlan& c = plan.contract;
-            j["contract"] = {{"mt", c.mt}, {"nt", c.nt}, {"kc", c.kc}};
+            j["contract"] = {{"mt", c.mt}, {"nt", c.nt}};
+            if (!from_windows(c)) j["contract"]["kc"] = c.kc;
             if (c.mr) j["contract"].update({{"mr", c.mr}, {"nv", c.nv}, {"lanes", c.lanes}});
+            if (from_windows(c)) j["contract"]["window"] = true;
         }
         for (const BlockAxis& b : plan.blocks) {
             ordered_json x{{"index", names[b.var]}};

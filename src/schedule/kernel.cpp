@@ -1,4 +1,5 @@
 #include "schedule/kernel.h"
+#include "schedule/window.h"
 
 #include <algorithm>
 
@@ -63,7 +64,8 @@ struct Growing {
 
 class Former {
 public:
-    Former(const Program& p, const std::set<TensorId>& apart) : p_(p), apart_(apart) {}
+    Former(const Program& p, const std::set<TensorId>& apart, bool single_row)
+        : p_(p), apart_(apart), single_row_(single_row) {}
 
     Kernel run() {
         for (uint32_t i = 0; i < p_.equations.size(); ++i)
@@ -72,13 +74,16 @@ public:
     }
 
 private:
+    std::optional<Contraction> match(const Equation& q) const {
+        return single_row_ ? match_contraction_or_row(p_, q) : match_contraction(p_, q);
+    }
     void open(uint32_t i) {
         const Equation& q = p_.equations[i];
         Growing n;
         n.equations = {i};
         n.grid = q.update == Update::Set ? q.vars : independent_vars(p_, q);
         std::erase(n.grid, scan_var(p_, q));
-        n.closed = q.update != Update::Set || match_contraction(p_, q).has_value();
+        n.closed = q.update != Update::Set || match(q).has_value();
         n.names.emplace_back();
         for (VarId v : n.grid) n.names[0][v] = v;
         record(n, q, n.names[0]);
@@ -97,7 +102,7 @@ private:
 
     bool join(Growing& n, uint32_t i) {
         const Equation& q = p_.equations[i];
-        if (n.closed || q.update != Update::Set || match_contraction(p_, q)) return false;
+        if (n.closed || q.update != Update::Set || match(q)) return false;
         if (n.written.count(q.lhs)) return false;
         std::map<VarId, VarId> names;
         std::set<VarId> lost;
@@ -177,7 +182,10 @@ private:
                 nest.equations.push_back(static_cast<uint32_t>(r.equations.size()));
                 r.equations.push_back(std::move(e));
             }
-            if (nest.equations.size() == 1) nest.contraction = match_contraction(r, r.equations[nest.equations[0]]);
+            if (nest.equations.size() == 1) {
+                const Equation& only = r.equations[nest.equations[0]];
+                nest.contraction = single_row_ ? match_contraction_or_row(r, only) : match_contraction(r, only);
+            }
             k.nests.push_back(std::move(nest));
         }
         // A temporary is local when only the nest that writes it reads it.
@@ -206,6 +214,7 @@ private:
 
     const Program& p_;
     const std::set<TensorId>& apart_;
+    const bool single_row_;
     std::vector<Growing> nests_;
 };
 }  // namespace
@@ -222,12 +231,19 @@ std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
     return r;
 }
 
-Kernel form_kernel(const Program& p, const std::vector<bool>& constant_inputs, const std::set<TensorId>& apart) {
-    Kernel k = Former(collapse(hoist(absorb(p))), apart).run();
+static Kernel form(const Program& p, const std::vector<bool>& constant_inputs, const std::set<TensorId>& apart,
+                   bool single_row) {
+    Kernel k = Former(collapse(hoist(absorb(p))), apart, single_row).run();
     for (const TensorInfo& t : k.program.tensors) k.constant.push_back(t.role == Role::Constant);
     for (size_t i = 0; i < constant_inputs.size(); ++i)
         if (constant_inputs[i]) k.constant[k.program.inputs[i]] = true;
     return k;
+}
+Kernel form_kernel(const Program& p, const std::vector<bool>& constant_inputs, const std::set<TensorId>& apart) {
+    return form(p, constant_inputs, apart, false);
+}
+Kernel form_kernel_with_rows(const Program& p, const std::vector<bool>& constant_inputs) {
+    return form(p, constant_inputs, {}, true);
 }
 
 }  // namespace opwright::schedule

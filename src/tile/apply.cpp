@@ -6,6 +6,8 @@
 #include <iterator>
 #include <set>
 
+#include "schedule/window.h"
+
 namespace opwright::tile {
 using namespace math;
 using schedule::ContractPlan;
@@ -40,7 +42,7 @@ public:
                 out.grid
                     .clear();  // batch points, then tiles of the flattened rows and columns (named by their last index)
                 for (VarId v : nest.contraction->batch) out.grid.push_back({v, 1});
-                out.grid.push_back({nest.contraction->m.back(), plan.contract.mt});
+                if (!nest.contraction->m.empty()) out.grid.push_back({nest.contraction->m.back(), plan.contract.mt});
                 out.grid.push_back({nest.contraction->n.back(), plan.contract.nt});
                 contraction(nest, plan.contract, out);
             } else {
@@ -57,8 +59,13 @@ private:
     Status check(const ContractPlan& c, const schedule::Nest& nest, const target::Machine& m) {
         const std::string& lhs = math_.tensors[math_.equations[nest.equations[0]].lhs].name;
         const int need = c.mr * c.nv + c.nv + 1;
-        if (c.mr < 1 || c.nv < 1 || c.kc < 1 || c.mt < c.mr || c.nt < static_cast<int64_t>(c.nv) * c.lanes)
+        if (c.mr < 1 || c.nv < 1 || (c.kc < 1 && !schedule::from_windows(c)) || c.mt < c.mr ||
+            c.nt < static_cast<int64_t>(c.nv) * c.lanes)
             return Diagnostic(fmt::format("The contraction of {} has an empty register or cache tile.", lhs));
+        if (schedule::from_windows(c) && !schedule::match_window(math_, math_.equations[nest.equations[0]], *nest.contraction))
+            return Diagnostic(
+                fmt::format("The schedule reads windows for the contraction of {}, which has none.", lhs), {},
+                "Leave \"window\" out.");
         if (need > m.vector_registers)
             return Diagnostic(
                 fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.", c.mr,
@@ -356,7 +363,7 @@ private:
         const BufferId b = buffer("b", c.b, t, Memory::Scratch, join(k, n));
         p_.buffers[a].packed = p_.buffers[b].packed = true;
         out.body.push_back({.kind = StmtKind::Fill, .dst = acc});
-        Stmt loop{.kind = StmtKind::For, .var = c.k.back(), .tile = plan.kc};
+        Stmt loop{.kind = StmtKind::For, .var = c.k.back(), .tile = std::max<int64_t>(1, plan.kc)};
         loop.body.push_back({.kind = StmtKind::Load, .dst = a});
         loop.body.push_back({.kind = StmtKind::Load, .dst = b});
         loop.body.push_back({.kind = StmtKind::Contract, .dst = acc, .a = a, .b = b, .equation = index});

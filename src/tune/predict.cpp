@@ -52,12 +52,13 @@ private:
         // Of one position of depth of a register tile.
         const double ideal = mr * nv / kIssue, step = std::max({ideal, (mr + nv) / kLoads, kLatency}) + kLoopCycles / 4;
         const double vectors = t.computed / c.lanes, tiles = t.computed / std::max(1.0, mr * nr * k);
-        const double blocks = std::max(1.0, std::ceil(k / static_cast<double>(c.kc)));
+        const double depth = c.kc > 0 ? static_cast<double>(c.kc) : k;  // windows take all of it at once
+        const double blocks = std::max(1.0, std::ceil(k / depth));
         const double cycles = vectors / (mr * nv) * step + tiles * blocks * (2 * mr * nv + 20) + tasks * kTaskCycles;
         const double arithmetic = cycles / hz_ / threads_ / busy(tasks);
 
         // The columns' panel stays while the rows' panels pass, where it fits.
-        const double kc = std::min<double>(static_cast<double>(c.kc), k), mt = std::min<double>(static_cast<double>(c.mt), m),
+        const double kc = std::min<double>(depth, k), mt = std::min<double>(static_cast<double>(c.mt), m),
                      nt = std::min<double>(static_cast<double>(c.nt), n);
         const double rows_from = mt * kc * element <= kL2 ? bandwidth(kL2 / 2) : bandwidth(mt * kc * element * 4);
         double traffic = batch * m * k * (n / nr) * element / rows_from;

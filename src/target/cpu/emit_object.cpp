@@ -20,7 +20,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 8;
+const int kEmitterVersion = 9;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

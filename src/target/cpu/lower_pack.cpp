@@ -18,6 +18,15 @@ void decode(Context& c, Point& point, const std::vector<VarId>& vars, LExpr flat
     }
 }
 
+LExpr factor_value(Point& point, ExprId factor, DType t) {
+    const LExpr v = loop::cast(point.eval(factor, 0), t);
+    if (!is_float(t)) return v;
+    const double smallest_normal = t == DType::F64 ? 0x1p-1022 : 0x1p-126;
+    const auto lift = [&](double x) { return loop::broadcast(loop::literal(*v.program, t, x), v.type().lanes); };
+    const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v), lift(smallest_normal));
+    return loop::select(tiny, lift(0), v);
+}
+
 namespace {
 constexpr int64_t kLargestStep = 4;  // between lanes, of a load that shuffles pick apart
 
@@ -85,21 +94,46 @@ std::optional<int64_t> Packer::step(VarId v) const {
     return r;
 }
 
-// Subnormal numbers become zero on the way into a panel: each one in a register tile costs the processor a microcode
-// assist (trained weights are full of them), and all they add is below 2^-126 times the other factor.
-LExpr Packer::value() {
-    const LExpr v = loop::cast(point_.eval(factor_, 0), type_);
-    if (!is_float(type_)) return v;
-    const double smallest_normal = type_ == DType::F64 ? 0x1p-1022 : 0x1p-126;
-    const LExpr tiny = loop::lt(loop::unary(loop::UnaryFn::Abs, v),
-                                loop::broadcast(b_.literal(type_, smallest_normal), v.type().lanes));
-    return loop::select(tiny, loop::broadcast(b_.literal(type_, 0), v.type().lanes), v);
+bool Packer::flat() const {
+    std::vector<bool> seen(c_.math.expr_count());
+    std::vector<ExprId> stack{factor_};
+    while (!stack.empty()) {
+        const ExprId e = stack.back();
+        stack.pop_back();
+        if (seen[e]) continue;
+        seen[e] = true;
+        const math::Expr& x = c_.math.expr(e);
+        if (x.kind == ExprKind::Inside) return false;
+        if (x.kind == ExprKind::Index && std::find(across_.begin(), across_.end(), x.ref) != across_.end()) return false;
+        if (x.kind != ExprKind::Load) {
+            stack.insert(stack.end(), x.args.begin(), x.args.end());
+            continue;
+        }
+        const auto& shape = c_.math.tensors[x.ref].shape;
+        std::vector<Sym> along(across_.size(), 0);
+        for (size_t d = 0; d < shape.size(); ++d) {
+            const auto f = affine(c_.math, x.args[d]);
+            if (!f) return false;
+            for (size_t i = 0; i < across_.size(); ++i) {
+                const Sym k = f->coefficient(across_[i]);
+                if (k.is(0)) continue;
+                if (!f->is_plain_var() || (shape[d] - c_.math.vars[across_[i]].extent).lower() < 0) return false;
+                along[i] = along[i] + c_.storage[x.ref].strides[d];
+            }
+        }
+        for (size_t i = 0; i + 1 < across_.size(); ++i)
+            if (!(along[i] == along[i + 1] * c_.math.vars[across_[i + 1]].extent)) return false;
+        stack.insert(stack.end(), x.args.begin() + static_cast<long>(shape.size()), x.args.end());
+    }
+    return true;
 }
 
 void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    if (across_.empty() || along_.empty()) return one_by_one(dst, base, stride, first, end, k0, k1);
     const auto along = step(along_.back()), across = step(across_.back());
     const bool can_along = along && *along >= 1 && *along <= kLargestStep;
-    const bool can_across = across_.size() == 1 || row_ != loop::BufferId::none;
+    const bool single = across_.size() == 1 || flat();
+    const bool can_across = single || row_ != loop::BufferId::none;
     const auto by_depth = [&] { along_depth(dst, base, stride, first, end, k0, k1); };
     const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1); };
     if (!can_along && can_across && (across || row_ != loop::BufferId::none)) return by_rows();
@@ -107,7 +141,7 @@ void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LEx
     if (!can_across || across != 1) return by_depth();
     // Both are contiguous, as in the windows of a convolution: the longer run wins.
     const Sym &run = c_.math.vars[along_.back()].extent, &row = c_.math.vars[across_.back()].extent;
-    if ((row - run).lower() >= 0 || run.upper() <= lanes_ || across_.size() == 1) return by_rows();
+    if ((row - run).lower() >= 0 || run.upper() <= lanes_ || single) return by_rows();
     if ((run - row).lower() > 0 || row.upper() <= lanes_) return by_depth();
     b_.if_(loop::gt(point_.sym(run), point_.sym(row)), by_depth, by_rows);
 }
@@ -165,6 +199,11 @@ void Packer::along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
                 all.whole = joint(all.whole, in.whole);
                 point_.restore(scope);
             }
+            // Where masks are free there is one form of a square, not two.
+            if (!all.lanes && !all.whole && lanes_ * static_cast<int>(size_of(type_)) == 64)
+                return b_.loop("k", from, to, lanes_, [&](LExpr k) {
+                    block(dst, at + (start + k - k0) * width_, rows, k, loop::first_lanes(to - k, lanes_));
+                });
             const bool bounded = all.lanes || all.whole;
             LExpr begin = from, stop = to;
             if (all.lanes) {
@@ -217,7 +256,7 @@ void Packer::block(loop::BufferId dst, LExpr at, const std::vector<std::vector<L
 
 // Lanes along the rows, position by position of the depth.
 void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
-    const bool several = across_.size() > 1;
+    const bool several = across_.size() > 1 && !flat();
     std::optional<Range> lines;  // of rows of several variables: runs of the innermost one
     if (several) {
         const LExpr n = point_.sym(c_.math.vars[across_.back()].extent);
@@ -241,8 +280,9 @@ void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
                 x = b_.load(row_, j - first, lanes_, mask);
             } else {
                 const Point::Scope inner = point_.save();
-                point_.set_lanes(across_[0], lanes_, 1, mask);
-                point_.bind(across_[0], j);
+                for (VarId v : across_) point_.bind(v, b_.i64(0));
+                point_.set_lanes(across_.back(), lanes_, 1, mask);
+                point_.bind(across_.back(), j);
                 x = point_.broadcast(value());
                 point_.restore(inner);
             }

@@ -7,6 +7,11 @@ namespace opwright::target::cpu {
 // Binds the variables of a flattened index, outermost first.
 void decode(Context& c, Point& point, const std::vector<math::VarId>& vars, loop::Expr flat);
 
+// The value of a factor at the present point as a packed contraction takes it: in type `t`, subnormal numbers as zero.
+// Each of them in a register tile costs the processor a microcode assist (trained weights are full of them), and all
+// they add is below 2^-126 times the other factor.
+loop::Expr factor_value(Point& point, math::ExprId factor, DType t);
+
 // A panel holds `width` rows (or columns) of a factor, one position of the depth after another: the element of row r at
 // depth k lies at (k - k0) * width + r. Rows and depth are flattened index variables. A last panel that is not full
 // repeats the last row in place of those that are missing; what a register tile makes of them is not kept.
@@ -25,10 +30,13 @@ public:
     void pack(loop::BufferId dst, loop::Expr base, loop::Expr stride, loop::Expr first, loop::Expr end, loop::Expr k0,
               loop::Expr k1);
 
+    // Whether the factor sees its rows as one flat index: then they are one run however many variables they have.
+    bool flat() const;
+
 private:
     using LExpr = loop::Expr;
     std::optional<int64_t> step(math::VarId v) const;
-    LExpr value();
+    LExpr value() { return factor_value(point_, factor_, type_); }
     void each_line(LExpr k0, LExpr k1, const std::function<void(LExpr start, LExpr from, LExpr to)>& body);
     void each_depth(LExpr k0, LExpr k1, const std::function<void(LExpr k)>& body);
     void along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);

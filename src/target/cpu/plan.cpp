@@ -6,6 +6,7 @@
 
 #include "base/object_cache.h"
 #include "schedule/siblings.h"
+#include "schedule/window.h"
 #include "tile/apply.h"
 
 namespace opwright::target::cpu {
@@ -30,7 +31,7 @@ Result<Features> features_of(const Options& o) {
 Planned plan(const Request& r, const Features& f) {
     Planned p;
     p.machine = {.vector_bytes = f.vector_bytes, .vector_registers = f.registers};
-    p.kernel = schedule::form_kernel(*r.program, r.constant_inputs);
+    p.kernel = schedule::form_kernel_with_rows(*r.program, r.constant_inputs);
     schedule::join_siblings(p.kernel);
     p.untuned = schedule::default_cpu_schedule(p.kernel, p.machine);
     p.symbols = r.program->symbols();
@@ -42,7 +43,7 @@ std::vector<StageFacts> stage_facts(const Lowered& l, const SymValues& sizes) {
     std::vector<StageFacts> r;
     for (const Stage& s : l.stages) {
         StageFacts f{value(s.tasks), {}};
-        if (const auto& c = s.contraction) {
+        if (const auto& c = s.contraction; c && f.tasks > 0) {
             RegisterTile t{static_cast<int>(c->rows), static_cast<int>(c->columns), value(c->m), value(c->n), value(c->k),
                            value(c->batch)};
             const int64_t rest = t.m % c->rows;

@@ -1,0 +1,104 @@
+// What the lowerings of a contraction share: panels, register tiles, the rest of the equation. Internal to target/cpu.
+#pragma once
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule/window.h"
+#include "target/cpu/lower_pack.h"
+
+namespace opwright::target::cpu {
+
+class ContractCommon {
+protected:
+    using LExpr = loop::Expr;
+    ContractCommon(Context& c, size_t nest);
+
+    // What is packed: its rows (for the columns' factor: columns) in panels of `width`.
+    struct Factor {
+        std::string name;
+        math::ExprId value = math::kNone;
+        std::vector<math::VarId> across, along, batch;  // batch variables it depends on
+        int64_t width = 1;
+        math::Sym span = 0;  // of the rows
+        bool constant = false, shared = false;
+        loop::BufferId panels = loop::BufferId::none;
+        bool whole() const { return constant || shared; }  // all panels exist before the first task
+    };
+    Factor factor(const char* which, math::ExprId e, const std::vector<math::VarId>& across,
+                  const std::vector<math::VarId>& along, int64_t width) const;
+    // Whether panels of the factor may hold more elements than the tensors it reads (windows, broadcasts).
+    bool expands(const Factor& f) const;
+    Packer packer(const Factor& f, loop::BufferId row = loop::BufferId::none);
+    // Makes the place of a factor's panels: of `tile` rows in the task's scratch memory, or of all of them with a stage
+    // of its own that packs them.
+    void panels(Factor& f, int64_t tile, int64_t depth);
+    // Where the panel of a tile's first row (column) starts, and how many positions of depth a panel has room for.
+    LExpr panel_base(const Factor& f, LExpr first, LExpr k0);
+    LExpr panel_room(const Factor& f, int64_t depth);
+    math::Sym room_of_depth() const { return max(depth_, 1) + math::Sym(slack()); }
+    int64_t slack() const { return Packer::slack(lanes_); }
+
+    // A factor that is a tensor as it stands: elements of the type that is added up, every access inside the tensor.
+    struct Plain {
+        loop::BufferId buffer;
+        math::TensorId tensor;
+        std::vector<math::Affine> at;  // by dim
+    };
+    std::optional<Plain> plain(math::ExprId e) const;
+    // Elements between neighbours along v.
+    math::Sym step(const Plain& f, math::VarId v) const;
+    // Where the element lies that the variables bound at present name.
+    LExpr place(const Plain& f);
+
+    math::Sym extent(const std::vector<math::VarId>& vs) const;
+    void decode(const std::vector<math::VarId>& vs, LExpr flat) { cpu::decode(c_, point_, vs, flat); }
+    LExpr flatten(const std::vector<math::VarId>& vs);
+
+    // Few rows left over run in a smaller register tile, so that one row does not cost mr: its numbers of rows.
+    std::vector<int64_t> rest_tiles() const;
+    // Calls `tile` with the number of rows that suits `left` rows.
+    void choose_rows(LExpr left, const std::function<void(int64_t rows)>& tile);
+
+    // Accumulators of rows x nv vectors over `count` positions of depth.
+    using Accumulators = std::vector<loop::LocalRef>;
+    struct Operands {
+        std::function<LExpr(int64_t row, LExpr k)> a;                 // a scalar
+        std::function<std::vector<LExpr>(LExpr k)> b;                 // nv vectors
+        std::function<LExpr(int64_t row, int64_t vector)> before;     // sums so far; empty: none
+        LExpr has_before;                                             // condition of `before`
+    };
+    Accumulators register_tile(int64_t rows, LExpr count, const Operands& o);
+    LExpr sum(const Accumulators& acc, int64_t row, int64_t vector) {
+        return b_.get(acc[static_cast<size_t>(row * plan_.nv + vector)]);
+    }
+
+    // Little enough to be written out for every vector of a register tile, straight from its registers.
+    bool light_epilogue() const;
+    // The rest of the equation for `sum`, lanes along `lane` from `column` on; all other indices are bound.
+    void finish(math::VarId lane, LExpr column, LExpr mask, LExpr sum);
+
+    Context& c_;
+    loop::Builder& b_;
+    std::string name_;
+    const schedule::Contraction& k_;
+    const schedule::ContractPlan plan_;
+    const math::Equation& q_;
+    Point point_;
+    int lanes_;
+    int64_t nr_, mr_;
+    DType type_;
+    math::Sym rows_, columns_, depth_;
+    math::Sym skip_ = 0;  // 1 where this lowering is not used, at given extents
+
+private:
+    std::vector<math::VarId> batch_of(math::ExprId e) const;
+    bool packable(math::ExprId e, const std::vector<math::VarId>& batch, const math::Sym& span) const;
+};
+
+// A contraction whose columns' factor reads windows, from slabs of its tensors.
+void lower_window(Context& c, size_t nest, const schedule::Window& w, Stage stage);
+
+}  // namespace opwright::target::cpu

@@ -1,0 +1,225 @@
+// Panels, register tiles and epilogues of packed contractions.
+#include <algorithm>
+
+#include "target/cpu/lower_contract.h"
+
+namespace opwright::target::cpu {
+using namespace math;
+using LExpr = loop::Expr;
+
+ContractCommon::ContractCommon(Context& c, size_t nest)
+    : c_(c),
+      b_(c.b),
+      name_("nest" + std::to_string(nest)),
+      k_(*c.tile.kernel.nests[nest].contraction),
+      plan_(*c.tile.nests[nest].contract),
+      q_(c.math.equations[c.tile.kernel.nests[nest].equations[0]]),
+      point_(c.b, c.math, c.storage, c.faults),
+      lanes_(plan_.lanes),
+      nr_(static_cast<int64_t>(plan_.nv) * plan_.lanes),
+      mr_(plan_.mr),
+      type_(accumulate_type(c.math.expr(k_.reduce).dtype)) {
+    rows_ = extent(k_.m);
+    columns_ = extent(k_.n);
+    depth_ = extent(k_.k);
+}
+
+ContractCommon::Factor ContractCommon::factor(const char* which, ExprId e, const std::vector<VarId>& across,
+                                              const std::vector<VarId>& along, int64_t width) const {
+    Factor f{.name = which, .value = e, .across = across, .along = along, .batch = batch_of(e), .width = width,
+             .span = extent(across)};
+    f.constant = packable(e, f.batch, f.span);
+    return f;
+}
+
+bool ContractCommon::expands(const Factor& f) const {
+    const Sym elements = extent(f.batch) * f.span * depth_;
+    const std::vector<TensorId> reads = c_.math.reads(f.value);
+    return std::none_of(reads.begin(), reads.end(),
+                        [&](TensorId t) { return (product(c_.math.tensors[t].shape) - elements).lower() >= 0; });
+}
+
+Packer ContractCommon::packer(const Factor& f, loop::BufferId row) {
+    return Packer(c_, point_, f.value, f.across, f.along, f.width, lanes_, type_, row);
+}
+
+Sym ContractCommon::extent(const std::vector<VarId>& vs) const {
+    Sym n = 1;
+    for (VarId v : vs) n = n * c_.math.vars[v].extent;
+    return n;
+}
+
+std::vector<VarId> ContractCommon::batch_of(ExprId e) const {
+    const std::vector<VarId> fv = c_.math.free_vars(e);
+    std::vector<VarId> r;
+    for (VarId v : k_.batch)
+        if (std::find(fv.begin(), fv.end(), v) != fv.end()) r.push_back(v);
+    return r;
+}
+
+bool ContractCommon::packable(ExprId e, const std::vector<VarId>& batch, const Sym& span) const {
+    const std::vector<TensorId> reads = c_.math.reads(e);
+    if (reads.empty() || !(extent(batch) * span * depth_).is_const()) return false;
+    return std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return c_.tile.kernel.constant[t]; });
+}
+
+std::optional<ContractCommon::Plain> ContractCommon::plain(ExprId e) const {
+    const math::Expr& x = c_.math.expr(e);
+    if (x.kind != ExprKind::Load || x.outside != Outside::Error) return std::nullopt;
+    const Storage& s = c_.storage[x.ref];
+    if (s.buffer == loop::BufferId::none || s.dtype != type_ || !s.origin.empty()) return std::nullopt;
+    Plain p{s.buffer, x.ref, {}};
+    for (size_t d = 0; d < c_.math.tensors[x.ref].shape.size(); ++d) {
+        const auto f = affine(c_.math, x.args[d]);
+        if (!f) return std::nullopt;
+        p.at.push_back(*f);
+    }
+    return p;
+}
+
+Sym ContractCommon::step(const Plain& f, VarId v) const {
+    Sym r = 0;
+    for (size_t d = 0; d < f.at.size(); ++d) r = r + f.at[d].coefficient(v) * c_.storage[f.tensor].strides[d];
+    return r;
+}
+
+LExpr ContractCommon::place(const Plain& f) {
+    LExpr r = b_.i64(0);
+    for (size_t d = 0; d < f.at.size(); ++d) {
+        LExpr i = point_.sym(f.at[d].offset);
+        for (const auto& [v, k] : f.at[d].terms) i = i + point_.variable(v) * point_.sym(k);
+        r = r + i * point_.sym(c_.storage[f.tensor].strides[d]);
+    }
+    return r;
+}
+
+LExpr ContractCommon::flatten(const std::vector<VarId>& vs) {
+    LExpr r = b_.i64(0);
+    for (VarId v : vs) r = r * point_.sym(c_.math.vars[v].extent) + point_.variable(v);
+    return r;
+}
+
+void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
+    if (!f.whole()) {
+        const int64_t room = (tile + f.width - 1) / f.width * f.width * (depth + slack());
+        f.panels = b_.scratch(name_ + "_" + f.name, type_, b_.i64(room));
+        return;
+    }
+    const Sym count = ceil_div(f.span, f.width), elements = extent(f.batch) * count * room_of_depth() * f.width;
+    Stage stage{.function = name_ + "_pack_" + f.name,
+                .tasks = extent(f.batch) * count,
+                .work = extent(f.batch) * f.span * depth_ * kPackWork};
+    f.panels = b_.param(name_ + "_" + f.name, type_, static_cast<uint32_t>(c_.out.arguments.size()));
+    if (f.constant) {
+        c_.out.packs.push_back({stage.function, stage.tasks, elements, type_, c_.math.reads(f.value)});
+        c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
+    } else {
+        stage.tasks = select(skip_, 0, stage.tasks);
+        c_.out.shared.push_back({select(skip_, 0, elements), type_});
+        c_.out.arguments.push_back({.kind = Argument::Kind::Shared, .packed = c_.out.shared.size() - 1});
+        c_.out.stages.push_back(stage);
+    }
+    const bool several = f.across.size() > 1;
+    Packer p = packer(f, several && &f.across != &k_.m && f.across.back() == k_.n.back()
+                             ? b_.scratch(name_ + "_row" + std::to_string(f.width), type_,
+                                          b_.i64(f.width + 2 * lanes_))
+                             : loop::BufferId::none);
+    b_.function(stage.function, [&] {
+        b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
+            const Point::Scope scope = point_.save();
+            const LExpr panel = b_.let("panel", loop::mod(task, point_.sym(count)));
+            decode(f.batch, b_.let("batch", loop::floordiv(task, point_.sym(count))));
+            const LExpr first = b_.let("first", panel * f.width);
+            const LExpr end = b_.let("end", loop::min(first + f.width, point_.sym(f.span)));
+            const LExpr room = point_.sym(room_of_depth());
+            p.pack(f.panels, b_.let("base", task * room * f.width), room, first, end, b_.i64(0), point_.sym(depth_));
+            point_.restore(scope);
+        });
+    });
+}
+
+LExpr ContractCommon::panel_base(const Factor& f, LExpr first, LExpr k0) {
+    if (!f.whole()) return b_.i64(0);
+    const LExpr panel = flatten(f.batch) * point_.sym(ceil_div(f.span, f.width)) + loop::floordiv(first, f.width);
+    return b_.let("panels", (panel * point_.sym(room_of_depth()) + k0) * f.width);
+}
+
+LExpr ContractCommon::panel_room(const Factor& f, int64_t depth) {
+    return f.whole() ? point_.sym(room_of_depth()) : b_.i64(depth + slack());
+}
+
+std::vector<int64_t> ContractCommon::rest_tiles() const {
+    if (rows_.multiple_of(mr_) || mr_ <= 4) return {};
+    const auto n = rows_.constant();
+    if (!n) return skip_.is(0) ? std::vector<int64_t>{1, 4} : std::vector<int64_t>{4};
+    return *n % mr_ <= mr_ / 2 ? std::vector<int64_t>{*n % mr_} : std::vector<int64_t>{};
+}
+
+void ContractCommon::choose_rows(LExpr left, const std::function<void(int64_t)>& tile) {
+    const std::vector<int64_t> sizes = rest_tiles();
+    const std::function<void(size_t)> choose = [&](size_t i) {
+        if (i == sizes.size()) return tile(mr_);
+        b_.if_(loop::le(left, b_.i64(sizes[i])), [&] { tile(sizes[i]); }, [&] { choose(i + 1); });
+    };
+    choose(0);
+}
+
+ContractCommon::Accumulators ContractCommon::register_tile(int64_t rows, LExpr count, const Operands& o) {
+    const int64_t nv = plan_.nv;
+    Accumulators acc;
+    for (int64_t i = 0; i < rows * nv; ++i)
+        acc.push_back(b_.local("c", loop::broadcast(b_.literal(type_, 0), lanes_)));
+    const auto at = [&](int64_t r, int64_t v) { return acc[static_cast<size_t>(r * nv + v)]; };
+    if (o.before)
+        b_.if_(o.has_before, [&] {
+            for (int64_t r = 0; r < rows; ++r)
+                for (int64_t v = 0; v < nv; ++v) b_.set(at(r, v), o.before(r, v));
+        });
+    const auto step = [&](LExpr k) {
+        const std::vector<LExpr> column = o.b(k);
+        for (int64_t r = 0; r < rows; ++r) {
+            const LExpr x = b_.let("a", o.a(r, k));
+            for (int64_t v = 0; v < nv; ++v) {
+                const LExpr wide = loop::broadcast(x, lanes_), y = column[static_cast<size_t>(v)];
+                b_.set(at(r, v),
+                       is_float(type_) ? loop::mul_add(wide, y, b_.get(at(r, v))) : b_.get(at(r, v)) + wide * y);
+            }
+        }
+    };
+    // A small tile is bound by the loop around it, a large one hides it; code costs time to compile.
+    const int64_t unroll = rows * nv <= 8 ? 4 : rows * nv <= 20 ? 2 : 1;
+    const LExpr main = b_.let("main", loop::floordiv(count, unroll) * unroll);
+    b_.loop("k", b_.i64(0), main, unroll, [&](LExpr k) {
+        for (int64_t u = 0; u < unroll; ++u) step(k + u);
+    });
+    if (unroll > 1) b_.loop("k", main, count, 1, step);
+    return acc;
+}
+
+bool ContractCommon::light_epilogue() const {
+    int operations = 0;
+    std::vector<bool> seen(c_.math.expr_count());
+    std::vector<ExprId> stack{q_.rhs};
+    while (!stack.empty()) {
+        const ExprId e = stack.back();
+        stack.pop_back();
+        if (seen[e] || e == k_.reduce) continue;
+        seen[e] = true;
+        const math::Expr& x = c_.math.expr(e);
+        if (x.kind == ExprKind::Call && info(x.fn).cost != CostClass::Free) ++operations;
+        if (x.kind == ExprKind::Call && info(x.fn).cost == CostClass::Special) return false;
+        for (ExprId a : x.args) stack.push_back(a);
+    }
+    return operations <= 4;
+}
+
+void ContractCommon::finish(VarId lane, LExpr column, LExpr mask, LExpr sum) {
+    const Point::Scope scope = point_.save();
+    point_.bind(lane, column);
+    point_.set_lanes(lane, lanes_, 1, mask);
+    point_.set_value(k_.reduce, 0, b_.let("sum", sum));
+    point_.store(q_, point_.eval(q_.rhs, 0), 0);
+    point_.restore(scope);
+}
+
+}  // namespace opwright::target::cpu
