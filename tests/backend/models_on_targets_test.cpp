@@ -81,7 +81,7 @@ TEST(ModelsOnTargets, EveryKernelInC) {
     const auto outside = m->run(inputs(3, 7));
     ASSERT_FALSE(outside.ok());
     EXPECT_EQ(render(outside.error()),
-              "error: gather+mul+softmax: an index of x lies outside the tensor\n"
+              "error: add+relu+gather+mul+softmax: an index of x lies outside the tensor\n"
               "  = note: in the operator 'softmax' (Softmax)");
 }
 
