@@ -14,6 +14,12 @@ bool inside(const Program& p, ExprId at, const Sym& extent) {
     return e.kind == ExprKind::Literal && e.integer >= 0 && e.integer < extent.lower();
 }
 
+// Whether an index surely lies outside: a number below 0, or one that the extent never exceeds.
+bool beyond(const Program& p, ExprId at, const Sym& extent) {
+    const Expr& e = p.expr(at);
+    return e.kind == ExprKind::Literal && (e.integer < 0 || e.integer >= extent.upper());
+}
+
 ExprId rebuilt(Rewriter& w, ExprId id) {
     const Program& p = w.from;
     Program& q = w.into;
@@ -24,13 +30,16 @@ ExprId rebuilt(Rewriter& w, ExprId id) {
         case ExprKind::Load: {
             const std::vector<Sym>& shape = p.tensors[e.ref].shape;
             std::vector<ExprId> at;
-            bool stays = true;
+            bool stays = true, leaves = false;
             for (size_t i = 0; i < shape.size(); ++i) {
                 // Where a dim has one element, an affine index that must stay inside is 0.
                 const bool zero = e.outside == Outside::Error && shape[i].is(1) && affine(p, e.args[i]);
                 at.push_back(zero ? q.integer(0) : w(e.args[i]));
                 stays = stays && inside(q, at.back(), shape[i]);
+                leaves = leaves || beyond(q, at.back(), shape[i]);
             }
+            // What is read is then what stands for elements outside, whatever becomes of the tensor.
+            if (leaves && e.outside == Outside::Value) return w(e.args.back());
             const TensorId t = w.tensors.at(e.ref);
             if (e.outside == Outside::Error || stays) return q.load(t, std::move(at));
             return q.load(t, std::move(at), e.outside, e.outside == Outside::Value ? w(e.args.back()) : kNone);

@@ -70,6 +70,16 @@ op found(x: f32[m], w: f32[n, 1]) -> y: f32[8]:
     example x = f32[1], w = f32[0,1]
     example x = f32[1], w = f32[9,1]
 )"},
+    // A temporary of one element, which C and CUDA hold as a scalar, was read for one beyond it.
+    {"a_literal_index_beyond_a_temporary", R"(
+op found(x: f32[n]) -> (y: f32[], z: f32[]):
+    i in 0..1
+    t: f32[i] = x[i] outside (5) + 1
+    y[] = t[1] outside (2) + t[0]
+    z[] = t[-1] outside zero - t[0]
+    example x = f32[0]
+    example x = f32[9]
+)"},
 };
 
 TEST(FoundByRandom, IsRight) {
