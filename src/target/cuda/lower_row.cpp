@@ -669,7 +669,7 @@ bool Lowering::row_kernel(const Group& g, const std::string& name, Stage& stage)
                 std::all_of(passes.begin(), passes.end(), [&](auto& x) { return x.first == cached_lane; });
             if (one_lane && !folds_positions)
                 kept_cluster =
-                    kernel(c_.names.fresh(name + "_cluster"), "IN_CLUSTERS " + bounds,
+                    kernel(c_.names.fresh(name + "_cluster"), "IN_CLUSTERS\n    " + bounds,
                            {"For rows longer still: CLUSTER blocks share a row, which stays in their registers, and "
                             "what goes with its columns stays in their L1 caches."},
                            [&] { RowWriter(c_, g, packs, less).write(); });

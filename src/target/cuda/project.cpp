@@ -452,8 +452,9 @@ private:
         for (const Variant& v : s.variants) {
             std::string holds = all_of(v.when);
             if (v.cluster > 1)
-                holds =
-                    fmt::format("{} && resident_clusters({}, {}, {}) > 0", holds, kernel_of(v), v.cluster, v.threads);
+                holds = fmt::format("{0} &&\n{1}resident_clusters(\n{1}{2},\n{1}{3}, {4}) > 0", holds,
+                                    std::string(4 * static_cast<size_t>(c.depth()) + 4, ' '),
+                                    kernel_of(v), v.cluster, v.threads);
             const bool last = &v == &s.variants.back() || holds == "true";
             const bool alone = first && last;
             if (!alone) {
@@ -501,7 +502,9 @@ private:
         }
         std::string blocks = text(v.blocks);
         if (v.cluster > 1) {  // as many as run at once: what goes with their columns is loaded once
-            c.line("const int64_t resident = resident_clusters({}, {}, {});", kernel, v.cluster, v.threads);
+            c.line("const int64_t resident = resident_clusters(");
+            c.line("    {},", kernel);
+            c.line("    {}, {});", v.cluster, v.threads);
             blocks = fmt::format("std::min<int64_t>({}, {} * resident)", blocks, v.cluster);
         }
         const std::string geometry =

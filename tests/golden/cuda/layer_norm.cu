@@ -389,7 +389,8 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
 
 // For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
 // stays in their L1 caches.
-extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_cluster(const bf16* __restrict__ x,
+extern "C" __global__ void IN_CLUSTERS
+    __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_cluster(const bf16* __restrict__ x,
                                         const bf16* __restrict__ scale, const bf16* __restrict__ bias,
                                         float* __restrict__ centre, float* __restrict__ inv_std,
                                         bf16* __restrict__ y, Index n_a0, Index n_r0) {

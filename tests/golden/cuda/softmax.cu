@@ -164,7 +164,8 @@ __device__ __forceinline__ float max_float(float a, float b) {
 }
 
 // Many divisions by one number: its reciprocal, and one step of Newton's method for each quotient, which then is that
-// of the division itself. The scale keeps the reciprocal in the range of normal numbers.
+// of the division itself. The scale keeps the reciprocal in the range of normal numbers; small numerators are enlarged,
+// so that what the step looks at does not vanish below the subnormal numbers.
 struct Divisor {
     float scale, number, reciprocal;
 };
@@ -175,8 +176,11 @@ __device__ __forceinline__ Divisor divisor(float d) {
     return {scale, size <= 3.40282347e+38f ? number : 0.0f, 1.0f / number};
 }
 __device__ __forceinline__ float divide_by(float a, Divisor d) {
-    const float scaled = a * d.scale, q = scaled * d.reciprocal;
-    const float better = fmaf(fmaf(-q, d.number, scaled), d.reciprocal, q);
+    const bool small = fabsf(a) < 1e-30f;
+    const float up = small ? 1.84467441e+19f : 1.0f, down = small ? 5.42101086e-20f : 1.0f;
+    const float scaled = a * up * d.scale, reciprocal = d.reciprocal * down;
+    const float q = scaled * d.reciprocal * down;
+    const float better = fmaf(fmaf(-q * up, d.number, scaled), reciprocal, q);
     return copysignf(better == better ? better : q, q);  // q itself where it is infinite
 }
 __device__ __forceinline__ float multiply_by(float a, Divisor d) {  // without that step, for 16-bit results
@@ -361,7 +365,8 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
 
 // For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
 // stays in their L1 caches.
-extern "C" __global__ void IN_CLUSTERS __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_cluster(const float* __restrict__ x,
+extern "C" __global__ void IN_CLUSTERS
+    __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_cluster(const float* __restrict__ x,
                                         float* __restrict__ y, Index n_o0, Index n_r0) {
     const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row
     __shared__ long long partial[64];
