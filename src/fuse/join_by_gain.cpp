@@ -91,6 +91,9 @@ private:
                 const Summary& f = s_.facts[n];
                 if (!f.map && !f.reduces && !one_nest(n)) return f.work.scans ? "it holds a scan" : "it is assembled piece by piece";
             }
+        // The kernel of such a pair was seen to read outside of its rows.
+        for (NodeId n : p.nodes)
+            if (!s_.facts[n].work.all_affine) return "an index that it reads by is data";
         const Limits& l = s_.o.limits;
         if (static_cast<int>(count) > l.nodes) return fmt::format("both together have {} nodes", count);
         if (p.operations + c.operations > l.operations) return fmt::format("both together have {} operations an element", p.operations + c.operations);
