@@ -22,6 +22,7 @@ constexpr double kClose = 0.15;   // within this share of it, a measurement deci
 // Producer group and its first reader as one, worked out.
 struct Trial {
     GroupId producer = 0, reader = 0;
+    uint32_t grown = 0;                   // how often the two had grown when it was worked out
     std::vector<NodeId> nodes;            // of both, and of a view that lies between
     std::vector<ValueId> inputs, outputs;
     std::optional<math::Program> program;
@@ -32,7 +33,7 @@ struct Trial {
 
 class Pass {
 public:
-    explicit Pass(State& s) : s_(s), version_(s.groups.size()), trials_(s.groups.size()) {}
+    explicit Pass(State& s) : s_(s), version_(s.groups.size()), grown_(s.groups.size()), trials_(s.groups.size()) {}
 
     void run() {
         for (GroupId g = 0; g < s_.groups.size(); ++g) consider(g);
@@ -40,7 +41,11 @@ public:
             const Entry e = queue_.top();
             queue_.pop();
             if (s_.groups[e.producer].gone || e.version != version_[e.producer] || !trials_[e.producer]) continue;
-            accept(std::move(*trials_[e.producer]));
+            const Trial& t = *trials_[e.producer];
+            if (s_.groups[t.reader].gone || t.grown != grown_[t.producer] + grown_[t.reader])
+                consider(e.producer);  // one of the two is another group by now
+            else
+                accept(std::move(*trials_[e.producer]));
         }
     }
 
@@ -91,9 +96,6 @@ private:
                 const Summary& f = s_.facts[n];
                 if (!f.map && !f.reduces && !one_nest(n)) return f.work.scans ? "it holds a scan" : "it is assembled piece by piece";
             }
-        // The kernel of such a pair was seen to read outside of its rows.
-        for (NodeId n : p.nodes)
-            if (!s_.facts[n].work.all_affine) return "an index that it reads by is data";
         const Limits& l = s_.o.limits;
         if (static_cast<int>(count) > l.nodes) return fmt::format("both together have {} nodes", count);
         if (p.operations + c.operations > l.operations) return fmt::format("both together have {} operations an element", p.operations + c.operations);
@@ -114,6 +116,7 @@ private:
         if (only_view(c)) return;
         Trial t;
         t.producer = id, t.reader = to;
+        t.grown = grown_[id] + grown_[to];
         t.nodes = p.nodes;
         t.nodes.insert(t.nodes.end(), c.nodes.begin(), c.nodes.end());
         t.nodes.insert(t.nodes.end(), between.begin(), between.end());
@@ -231,6 +234,7 @@ private:
             homes.push_back(t.reader);
         }
         p.gone = true;
+        ++grown_[t.reader];
         c.nodes = std::move(t.nodes);
         c.reduces |= p.reduces;
         c.operations += p.operations;
@@ -242,15 +246,26 @@ private:
         // What a group gains has changed for the new one and for those whose results it reads first.
         consider(t.reader);
         std::vector<GroupId> producers;
-        for (ValueId v : c.inputs)
-            if (const NodeId q = s_.g.values[v].producer; q != kNone)
-                for (GroupId h : s_.homes[q])
-                    if (h != t.reader && !s_.groups[h].gone && std::find(producers.begin(), producers.end(), h) == producers.end()) producers.push_back(h);
+        for (ValueId v : c.inputs) producers_of(v, t.reader, producers);
         for (GroupId h : producers) consider(h);
+    }
+    // The groups that compute v, also behind a view that stands by itself.
+    void producers_of(ValueId v, GroupId reader, std::vector<GroupId>& into) const {
+        const NodeId q = s_.g.values[v].producer;
+        if (q == kNone) return;
+        for (GroupId h : s_.homes[q]) {
+            const Group& g = s_.groups[h];
+            if (h == reader || g.gone || std::find(into.begin(), into.end(), h) != into.end()) continue;
+            if (only_view(g))
+                producers_of(s_.g.nodes[q].inputs[0], reader, into);
+            else
+                into.push_back(h);
+        }
     }
 
     State& s_;
-    std::vector<uint32_t> version_;
+    std::vector<uint32_t> version_;       // of the latest trial, by producer
+    std::vector<uint32_t> grown_;         // by group: how often another joined it
     std::vector<std::optional<Trial>> trials_;
     std::priority_queue<Entry> queue_;
 };
