@@ -109,6 +109,17 @@ struct Draft {
         b.set(y, {i, j}, b(f, b.load(x, {i, j}), b.load(r, {i})));
         return node(n, b.done(), {of, rows}, s);
     }
+    // x[i, j] * r[i, 0] + s[i, 0]
+    ValueId with_two_columns(const std::string& n, ValueId of, ValueId factor, ValueId term) {
+        Build b(n);
+        const auto shape = g.values[of].shape;
+        const auto x = b.in("x", DType::F32, shape), r = b.in("r", DType::F32, {shape[0], 1}), s = b.in("s", DType::F32, {shape[0], 1}),
+                   y = b.out("y", DType::F32, shape);
+        const auto i = b.var("i", shape[0]), j = b.var("j", shape[1]);
+        const auto column = [&](auto t) { return b.p.load(t, {b.at(i), b.p.integer(0)}); };
+        b.set(y, {i, j}, b(Fn::Add, b(Fn::Mul, b.load(x, {i, j}), column(r)), column(s)));
+        return node(n, b.done(), {of, factor, term}, shape);
+    }
     // f(x, c)
     ValueId with_number(const std::string& n, Fn f, ValueId of, double c) {
         Build b(n);

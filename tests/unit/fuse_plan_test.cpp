@@ -105,6 +105,17 @@ TEST(FusePlan, ATableOfGraphs) {
     }
 }
 
+// Each result is weighed with the reader alone; once the first has joined, the second must meet what the reader has become.
+TEST(FusePlan, TwoResultsBehindViewsForOneReader) {
+    Draft d;
+    const ValueId x = d.in("x", {4, 96}), p = d.in("p", {4, 96}), q = d.in("q", {4, 96});
+    const ValueId a = d.view("av", d.row_sum("a", p), {4, 1});
+    const ValueId b = d.view("bv", d.row_reduce("b", math::ReduceOp::Max, q), {4, 1});
+    d.g.outputs = {d.with_two_columns("out", x, a, b)};
+    const Fused f = expect_same(d.g, {counted({4, 96}), counted({4, 96}), counted({4, 96})});
+    EXPECT_LT(f.graph.nodes.size(), 5u) << graph::print(f.graph);
+}
+
 TEST(FusePlan, NothingIsTakenThatIsPredictedSlower) {
     for (const Case& c : cases())
         for (int units : {1, 64}) {
