@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Matrix products, f32: Opwright against torch's mm and the OpenBLAS that NumPy brings.
+"""Matrix products: Opwright against torch's (MKL, oneDNN) and, in f32, the OpenBLAS that NumPy brings.
 
-    .venv/bin/python bench/gemm.py [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
+    .venv/bin/python bench/gemm.py [--dtype f32|bf16|int8] [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
 
 SIZE is N or MxNxK; without one, squares from 64 to 2048 and skinny shapes. Needs torch: scripts/setup.sh --bench. Candidates
-take turns; each figure is that of the least of many runs, with the median beside it; those of Opwright include its Python
-call, which bench_kernels measures without. The peak of fused multiply-adds is measured in the same run. --processor-time
-takes the calling thread's time in place of the clock's, for one thread on a busy machine. Values are seeded random numbers.
+take turns; each figure is that of the least of many runs, with the median beside it. Opwright is called through its C
+interface from Python, some microseconds, and makes its result anew each time; bench_kernels measures without. bf16 products are bf16 matrices, added up in f32, against torch.mm; int8 ones i8
+matrices whose product is i32, against torch._int_mm. The peak of fused multiply-adds in f32 is measured in the same run.
+--processor-time takes the calling thread's time in place of the clock's, for one thread on a busy machine. Values are seeded
+random numbers.
 """
 
 import argparse
+import ctypes
 import json
 import math
 import os
@@ -18,7 +21,8 @@ import sys
 import time
 from pathlib import Path
 
-SOURCE = "op mm(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n"
+FLOATS = "op mm(x: T[m,k], w: T[k,n]) -> y: T[m,n] where T in float:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n"
+BYTES = "op mm(x: i8[m,k], w: i8[k,n]) -> y: i32[m,n]:\n    y[m,n] = sum[k](cast(x[m,k], i32) * cast(w[k,n], i32))\n"
 
 
 SQUARES = [64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048]
@@ -31,29 +35,49 @@ def shape_of(size):
     return tuple(parts * 3) if len(parts) == 1 else tuple(parts)
 
 
-def candidates(m, n, k, threads):
+def candidates(dtype, m, n, k, threads):
+    import ml_dtypes
     import numpy as np
     import torch
-    from opwright_session import Library, Operator
+    import opwright_session as session
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(n)
-    x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n)))
-    tx, tw = torch.from_numpy(x), torch.from_numpy(w)
-    out, tout = np.empty((m, n), np.float32), torch.empty(m, n)
-    ours = Operator(Library(SOURCE), "mm", threads=threads)
+    shapes = (m, k), (k, n)
+    if dtype == "int8":
+        x, w = (rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes)
+        tx, tw = torch.from_numpy(x), torch.from_numpy(w)
+        theirs = {"torch": lambda: torch._int_mm(tx, tw)}
+    elif dtype == "bf16":
+        x, w = (rng.standard_normal(shape, dtype=np.float32).astype(ml_dtypes.bfloat16) for shape in shapes)
+        tx, tw = (torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) for a in (x, w))
+        tout = torch.empty(m, n, dtype=torch.bfloat16)
+        theirs = {"torch": lambda: torch.mm(tx, tw, out=tout)}
+    else:
+        x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
+        tx, tw = torch.from_numpy(x), torch.from_numpy(w)
+        out, tout = np.empty((m, n), np.float32), torch.empty(m, n)
+        theirs = {"torch": lambda: torch.mm(tx, tw, out=tout), "numpy": lambda: np.matmul(x, w, out=out)}
+    ours = session.Operator(session.Library(BYTES if dtype == "int8" else FLOATS), "mm", threads=threads)
     want = x.astype(np.float64) @ w.astype(np.float64)
-    difference = float(np.max(np.abs(ours(x, w)[0] - want)) / np.max(np.abs(want)))
-    assert difference < 1e-5, f"{m} x {n} x {k}: wrong by {difference}"
-    return {
-        "opwright": lambda: ours(x, w),
-        "torch": lambda: torch.mm(tx, tw, out=tout),
-        "numpy": lambda: np.matmul(x, w, out=out),
-    }
+    difference = float(np.max(np.abs(ours(x, w)[0].astype(np.float64) - want)) / np.max(np.abs(want)))
+    assert difference <= {"f32": 1e-5, "bf16": 4e-3, "int8": 0}[dtype], f"{m} x {n} x {k}: wrong by {difference}"
+    return {"opwright": prepared(session, ours, x, w)} | theirs
 
 
-def measure(m, n, k, threads, seconds, clock):
-    runs = candidates(m, n, k, threads)
+def prepared(session, operator, *arrays):
+    """A call of the C interface on inputs that are described once; what it makes is freed again."""
+    abi, fed, result = session._abi(), session._Inputs(list(arrays)), ctypes.c_void_p()
+
+    def run():
+        session._call(abi.opw_operator_run, operator._handle, fed.tensors, fed.count, ctypes.byref(result))
+        abi.opw_tensors_free(result)
+
+    return run
+
+
+def measure(dtype, m, n, k, threads, seconds, clock):
+    runs = candidates(dtype, m, n, k, threads)
     times = {name: [] for name in runs}
     for run in runs.values():
         run()
@@ -64,13 +88,14 @@ def measure(m, n, k, threads, seconds, clock):
             run()
             times[name].append(clock() - start)
     gflops = 2e-9 * m * n * k
+    least = {name: min(t) for name, t in times.items()}
     return {
         "m": m,
         "n": n,
         "k": k,
-        "gflops": {name: gflops / min(t) for name, t in times.items()},
+        "gflops": {name: gflops / t for name, t in least.items()},
         "median_gflops": {name: gflops / statistics.median(t) for name, t in times.items()},
-        "of_the_faster": min(min(times["torch"]), min(times["numpy"])) / min(times["opwright"]),
+        "of_the_faster": min(t for name, t in least.items() if name != "opwright") / least["opwright"],
         "rounds": len(times["torch"]),
     }
 
@@ -84,6 +109,7 @@ def peak(threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", default=SQUARES + SKINNY)
+    parser.add_argument("--dtype", choices=["f32", "bf16", "int8"], default="f32")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true")
@@ -101,17 +127,19 @@ def main():
     except ImportError:
         sys.exit("torch is not installed. Run scripts/setup.sh --bench first.")
     ceiling = peak(args.threads)
-    rows = [measure(*shape_of(size), args.threads, args.seconds, clock) for size in args.sizes]
+    rows = [measure(args.dtype, *shape_of(size), args.threads, args.seconds, clock) for size in args.sizes]
     mean = math.exp(sum(math.log(r["of_the_faster"]) for r in rows) / len(rows))
     least = min(r["of_the_faster"] for r in rows)
     if args.json:
-        print(json.dumps({"threads": args.threads, "peak_gflops": ceiling, "torch": torch.__version__, "rows": rows,
-                          "geometric_mean": mean, "least": least}, indent=1))  # fmt: skip
+        print(json.dumps({"dtype": args.dtype, "threads": args.threads, "peak_gflops": ceiling, "torch": torch.__version__,
+                          "rows": rows, "geometric_mean": mean, "least": least}, indent=1))  # fmt: skip
         return
-    print(f"f32, {args.threads} thread(s), GFLOP/s of the least run (of the median run); peak {ceiling:.0f}; torch {torch.__version__}")
-    print("       m x n x k          Opwright             torch             NumPy   of peak   of the faster")
+    print(f"{args.dtype}, {args.threads} thread(s), GFLOP/s of the least run (of the median run); peak in f32 {ceiling:.0f};"
+          f" torch {torch.__version__}")  # fmt: skip
+    names = list(rows[0]["gflops"])
+    print("       m x n x k" + "".join(f"{name:>18}" for name in names) + "   of peak   of the faster")
     for r in rows:
-        cells = "".join(f"{r['gflops'][k]:10.1f} ({r['median_gflops'][k]:5.1f})" for k in r["gflops"])
+        cells = "".join(f"{r['gflops'][k]:10.1f} ({r['median_gflops'][k]:5.1f})" for k in names)
         of_peak = 100 * r["gflops"]["opwright"] / ceiling
         print(f"{r['m']:6}x{r['n']:4}x{r['k']:4}{cells}   {of_peak:5.0f} %   {r['of_the_faster']:8.2f}")
     print(f"of the faster: geometric mean {mean:.2f}, least {least:.2f}")

@@ -77,6 +77,7 @@ struct Step {
     int to = -1, a = -1, b = -1, c = -1;  // registers; Index: a is the variable's place; Load: c is the fill
     int access = -1;
     bool flush = false;  // Float: subnormal operands may count as zero
+    bool flush_sum = false;  // ... and the product of bf16 factors is a term of a sum whose subnormal partial sums may, too
 };
 
 struct Register {

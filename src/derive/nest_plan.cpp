@@ -348,7 +348,10 @@ private:
         Builder b{*this, n, {}, {}, {}};
         n.body = b.reg(e.args[0]);
         if (flush_factors_ && is_sum(e))
-            for (Step& s : n.code) s.flush = s.to == n.body && s.what == Do::Float && s.fn == Fn::Mul;
+            for (Step& s : n.code) {
+                s.flush = s.to == n.body && s.what == Do::Float && s.fn == Fn::Mul;
+                s.flush_sum = s.flush && multiplies_bf16(e.args[0]);
+            }
         if (e.args.size() > 1) n.condition = b.reg(e.args[1]);
         const bool exact =
             !is_float(e.dtype) && n.registers[n.body].exact && (n.condition < 0 || n.registers[n.condition].exact);
@@ -362,6 +365,16 @@ private:
         const int r = static_cast<int>(stores_.size()) - 1;
         tables_.emplace(id, r);
         return r;
+    }
+
+    // Factors that the dot products of some processors take, which flush what they add up.
+    bool multiplies_bf16(ExprId product) const {
+        const Expr& x = p_.expr(product);
+        return x.args.size() == 2 && std::all_of(x.args.begin(), x.args.end(), [&](ExprId f) {
+            while (p_.expr(f).kind == ExprKind::Cast && is_float(p_.expr(f).dtype) && p_.expr(f).dtype != DType::BF16)
+                f = p_.expr(f).args[0];
+            return p_.expr(f).dtype == DType::BF16;
+        });
     }
 
     const Program& p_;

@@ -350,7 +350,9 @@ private:
         for (int64_t l = 0; l < n; ++l) {
             const Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
             Bounded y = apply_bounded(s.fn, x, c);
-            if (s.flush && std::fmin(std::fabs(x[0].v), std::fabs(x[1].v)) < c.tiny / c.unit) y.e += std::fabs(y.v);
+            const double normal = c.tiny / c.unit;  // the smallest such number
+            if (s.flush && std::fmin(std::fabs(x[0].v), std::fabs(x[1].v)) < normal) y.e += std::fabs(y.v);
+            if (s.flush_sum) y.e += normal;
             put(r, l, y, c);
         }
     }

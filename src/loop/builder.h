@@ -32,10 +32,12 @@ Expr binary(BinaryFn f, Expr x, Expr y);
 Expr select(Expr condition, Expr if_true, Expr if_false);
 Expr fma(Expr a, Expr b, Expr c);
 Expr mul_add(Expr a, Expr b, Expr c);  // the one to use in sums of products (see Op::MulAdd)
+Expr dot(DotFn f, Expr a, Expr b, Expr sum);  // see Op::Dot
 Expr scale(Expr x, Expr exponent);     // x * 2 ** exponent (see Op::Scale)
 Expr cast(Expr x, DType t);
 Expr wrap(Expr x, DType t);
 Expr bitcast(Expr x, DType t);
+Expr bitcast(Expr x, Type t);  // to another number of lanes: see Op::Bitcast
 
 Expr broadcast(Expr scalar, int lanes);                    // a scalar for lanes == 1
 Expr ramp(Expr base, int64_t stride, int lanes);           // base, base + stride, ...

@@ -269,6 +269,23 @@ Expr fused(Op op, Expr a, Expr b, Expr c) {
 Expr fma(Expr a, Expr b, Expr c) { return fused(Op::Fma, a, b, c); }
 Expr mul_add(Expr a, Expr b, Expr c) { return fused(Op::MulAdd, a, b, c); }
 
+Expr dot(DotFn f, Expr a, Expr b, Expr sum) {
+    unify(a, b, "dot");
+    const int lanes = std::max(a.type().lanes, sum.type().lanes);
+    a = broadcast(a, lanes), b = broadcast(b, lanes), sum = broadcast(sum, lanes);
+    if (a.type().dtype != DType::I32 || sum.type().dtype != sum_type(f))
+        misuse(fmt::format("{} of {} and {}", name(f), to_string(a.type()), to_string(sum.type())));
+    if (a.type().is_vector() && is_broadcast(a) && is_broadcast(b) && is_broadcast(sum))
+        return broadcast(dot(f, arg(a, 0), arg(b, 0), arg(sum, 0)), lanes);
+    if (f == DotFn::U8S8x4) {
+        int64_t x = 0, y = 0, s = 0;
+        const bool lx = is_literal(a, &x), ly = is_literal(b, &y);
+        if ((lx && x == 0) || (ly && y == 0)) return sum;
+        if (lx && ly && is_literal(sum, &s)) return intern_literal(*a.program, DType::I32, fold_dot(x, y, s));
+    }
+    return a.program->intern({.op = Op::Dot, .fn = static_cast<uint8_t>(f), .type = sum.type(), .args = {sum, a, b}});
+}
+
 Expr scale(Expr x, Expr exponent) {
     unify(x, exponent, "scale");
     const DType t = x.type().dtype;
@@ -316,8 +333,17 @@ Expr bitcast(Expr x, DType t) {
     if (size_of(from) != size_of(t) || from == DType::Bool || t == DType::Bool)
         misuse(fmt::format("bitcast of {} to {}", to_string(x.type()), name(t)));
     if (is_broadcast(x)) return broadcast(bitcast(arg(x, 0), t), x.type().lanes);
-    if (node_of(x).op == Op::Bitcast) return bitcast(arg(x, 0), t);
+    if (node_of(x).op == Op::Bitcast) return bitcast(arg(x, 0), x.type().with(t));
     return x.program->intern({.op = Op::Bitcast, .type = x.type().with(t), .args = {x}});
+}
+
+Expr bitcast(Expr x, Type t) {
+    const Type from = x.type();
+    if (from.lanes == t.lanes) return bitcast(x, t.dtype);
+    if (size_of(from.dtype) * from.lanes != size_of(t.dtype) * t.lanes || from.dtype == DType::Bool || t.dtype == DType::Bool)
+        misuse(fmt::format("bitcast of {} to {}", to_string(from), to_string(t)));
+    if (node_of(x).op == Op::Bitcast) return bitcast(arg(x, 0), t);
+    return x.program->intern({.op = Op::Bitcast, .type = t, .args = {x}});
 }
 
 Expr broadcast(Expr x, int lanes) {

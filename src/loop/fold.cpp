@@ -99,4 +99,10 @@ std::optional<int64_t> fold_int(BinaryFn f, DType t, int64_t x, int64_t y) {
     return std::nullopt;
 }
 
+int64_t fold_dot(int64_t a, int64_t b, int64_t sum) {
+    for (int shift = 0; shift < 32; shift += 8)
+        sum += static_cast<int64_t>(static_cast<uint8_t>(a >> shift)) * static_cast<int8_t>(b >> shift);
+    return wrap_to(DType::I32, sum);
+}
+
 }  // namespace opwright::loop

@@ -17,4 +17,6 @@ std::string_view name(BinaryFn f) {
     return names[static_cast<int>(f)];
 }
 
+std::string_view name(DotFn f) { return f == DotFn::Bf16x2 ? "dot_bf16x2" : "dot_u8s8x4"; }
+
 }  // namespace opwright::loop

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/dtype.h"
+
 namespace opwright::loop {
 
 enum class UnaryFn : uint8_t {
@@ -37,8 +39,18 @@ enum class BinaryFn : uint8_t {
 };
 inline constexpr int kBinaryFnCount = static_cast<int>(BinaryFn::Ne) + 1;
 
+// How Dot takes words of 32 bits apart.
+enum class DotFn : uint8_t {
+    Bf16x2,  // two bf16 each, added up in f32 in any order, with a rounding after each product or after both; subnormal
+             // parts may count as zero, and subnormal sums become it
+    U8S8x4,  // four u8 by four i8, added up in i32, wrapping
+};
+constexpr int parts(DotFn f) { return f == DotFn::Bf16x2 ? 2 : 4; }
+constexpr DType sum_type(DotFn f) { return f == DotFn::Bf16x2 ? DType::F32 : DType::I32; }
+
 std::string_view name(UnaryFn f);
 std::string_view name(BinaryFn f);
+std::string_view name(DotFn f);
 constexpr bool is_comparison(BinaryFn f) { return f >= BinaryFn::Lt; }
 constexpr bool is_commutative(BinaryFn f) {
     return f == BinaryFn::Add || f == BinaryFn::Mul || f == BinaryFn::Min || f == BinaryFn::Max || f == BinaryFn::And ||

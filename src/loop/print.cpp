@@ -249,10 +249,14 @@ private:
             case Op::Select: return call("select", n);
             case Op::Fma: return call("fma", n);
             case Op::MulAdd: return call("mul_add", n);
+            case Op::Dot: return call(name(n.dot()), n);
             case Op::Scale: return call("scale", n);
             case Op::Cast: return call(name(n.type.dtype), n);
             case Op::Wrap: return call(fmt::format("wrap_{}", name(n.type.dtype)), n);
-            case Op::Bitcast: return call(fmt::format("bits_{}", name(n.type.dtype)), n);
+            case Op::Bitcast: {
+                const bool same = p_.type(n.args[0]).lanes == n.type.lanes;
+                return call(fmt::format("bits_{}", same ? std::string(name(n.type.dtype)) : to_string(n.type)), n);
+            }
             case Op::Load: {
                 std::string text = place(n.buffer, n.args[0], n.type.lanes, n.payload);
                 if (n.args[1] == ExprId::none) return text;

@@ -52,10 +52,11 @@ enum class Op : uint8_t {
     Select,      // arg 0 ? arg 1 : arg 2, lane by lane (condition bool of equal lanes)
     Fma,         // arg 0 * arg 1 + arg 2 with one rounding
     MulAdd,      // the same, contracted only where the processor has the instruction: use this in sums of products
+    Dot,         // arg 0 plus the products of the parts of arg 1 and arg 2, words (i32) of as many lanes; which in `fn`
     Scale,       // arg 0 * 2 ** arg 1 with one rounding; arg 1 has an integral value in [-250, 250]
     Cast,        // value-preserving where possible: to an integer saturates and takes NaN to 0; to bool is x != 0
     Wrap,        // integer or bool to integer, keeping the low bits
-    Bitcast,     // same size of element, same lanes
+    Bitcast,     // the same bits in all; neighbours become one wider element, the lower lane its lower bits, or the reverse
     Load,        // args: element offset (scalar i64) [, mask, pass-through]; payload: element stride between lanes (not 0)
     Gather,      // args: element offsets (i32 or i64, one a lane) [, mask, pass-through]
     ReduceLanes, // fold of all lanes with `fn` (Add Mul Min Max And Or), halves onto each other; scalar
@@ -77,7 +78,7 @@ struct Operands {
 // One interned expression.
 struct Node {
     Op op = Op::Literal;
-    uint8_t fn = 0;  // UnaryFn or BinaryFn of Unary, Binary, ReduceLanes
+    uint8_t fn = 0;  // UnaryFn, BinaryFn or DotFn of Unary, Binary, ReduceLanes, Dot
     Type type;
     BufferId buffer = BufferId::none;  // Load, Gather
     Operands args;
@@ -86,6 +87,7 @@ struct Node {
 
     UnaryFn unary() const { return static_cast<UnaryFn>(fn); }
     BinaryFn binary() const { return static_cast<BinaryFn>(fn); }
+    DotFn dot() const { return static_cast<DotFn>(fn); }
     int arg_count() const { return (args[0] != ExprId::none) + (args[1] != ExprId::none) + (args[2] != ExprId::none); }
 };
 

@@ -84,12 +84,15 @@ private:
             case Op::MulAdd:
                 return expect(need(3) && type(0) == n.type && type(1) == n.type && type(2) == n.type &&
                               computes(n.type.dtype));
+            case Op::Dot:
+                return expect(need(3) && n.fn <= static_cast<uint8_t>(DotFn::U8S8x4) && n.type.dtype == sum_type(n.dot()) &&
+                              type(0) == n.type && type(1) == n.type.with(DType::I32) && type(2) == type(1));
             case Op::Scale: return expect(need(2) && type(0) == n.type && type(1) == n.type && computes(n.type.dtype));
             case Op::Cast: return expect(need(1) && type(0).lanes == lanes);
             case Op::Wrap:
                 return expect(need(1) && type(0).lanes == lanes && !is_float(type(0).dtype) && !is_float(n.type.dtype));
             case Op::Bitcast:
-                return expect(need(1) && type(0).lanes == lanes && size_of(type(0).dtype) == size_of(n.type.dtype) &&
+                return expect(need(1) && type(0).lanes * size_of(type(0).dtype) == n.type.lanes * size_of(n.type.dtype) &&
                               type(0).dtype != DType::Bool && n.type.dtype != DType::Bool);
             case Op::Load:
                 return expect((count == 1 || need(3)) && in(n.buffer, p_.buffers) && type(0) == kIndex &&

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "schedule/parts.h"
 #include "schedule/portable.h"
 #include "schedule/window.h"
 
@@ -90,9 +91,9 @@ private:
         if (from_windows(base)) return;  // sizes of slabs follow from the extents
         const int64_t depth = extent(k_.nests[nest_].contraction->k);
         for (int64_t blocks = 1; blocks <= 8; ++blocks) {
-            const int64_t kc = (depth + blocks - 1) / blocks;
+            const int64_t kc = ((depth + blocks - 1) / blocks + base.parts - 1) / base.parts * base.parts;
             if (kc < 64 && blocks > 1) break;
-            if (kc <= 2048 && kc >= 1)
+            if (kc <= 2048 * base.parts && kc >= 1)
                 vary(fmt::format("depth {}", kc), [&](NestPlan& p) { return p.contract.kc = kc, true; });
         }
         const auto times = [](int64_t v, double f, int64_t unit) {
@@ -226,7 +227,7 @@ bool same(const EquationPlan& a, const EquationPlan& b) {
 bool same(const NestPlan& a, const NestPlan& b) {
     const ContractPlan &x = a.contract, &y = b.contract;
     return a.grid_tile == b.grid_tile && x.mr == y.mr && x.nv == y.nv && x.lanes == y.lanes && x.kc == y.kc && x.mt == y.mt &&
-           x.nt == y.nt &&
+           x.nt == y.nt && x.parts == y.parts &&
            std::equal(a.equations.begin(), a.equations.end(), b.equations.begin(), b.equations.end(),
                       [](const EquationPlan& p, const EquationPlan& q) { return same(p, q); });
 }
@@ -260,7 +261,8 @@ std::string summary(const Schedule& s, const Kernel& k) {
             if (from_windows(c))
                 r += fmt::format("contraction over windows {}x{} lanes {}", c.mr, c.nv * c.lanes, c.lanes);
             else
-                r += fmt::format("packed contraction {}x{} lanes {} depth {}", c.mr, c.nv * c.lanes, c.lanes, c.kc);
+                r += fmt::format("packed contraction {}x{} lanes {} depth {}{}{}", c.mr, c.nv * c.lanes, c.lanes, c.kc,
+                                 c.parts > 1 ? ", " : "", parts_text(c.parts));
             continue;
         }
         std::string how = "scalar";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedule/parts.h"
 #include "schedule/schedule.h"
 #include "schedule/window.h"
 
@@ -250,10 +251,12 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
             ++plan.nv;
     }
     const int64_t nr = static_cast<int64_t>(plan.nv) * plan.lanes;
-    plan.kc = 256;
+    if (!w) plan.parts = parts_on(p, c, m);
+    const int64_t parts = plan.parts;
+    plan.kc = 256 * parts;
     if (auto n = depth.constant(); n && *n > 0) {
-        const int64_t blocks = (*n + 383) / 384;
-        plan.kc = (*n + blocks - 1) / blocks;
+        const int64_t words = (*n + parts - 1) / parts, blocks = (words + 383) / 384;
+        plan.kc = (words + blocks - 1) / blocks * parts;
     }
     plan.nt = (256 + nr - 1) / nr * nr;
     plan.mt = (240 + plan.mr - 1) / plan.mr * plan.mr;
@@ -288,8 +291,8 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                 s.summary +=
                     fmt::format("contraction over windows {}x{} lanes {}", t.mr, t.nv * t.lanes, t.lanes);
             else
-                s.summary +=
-                    fmt::format("packed contraction {}x{} lanes {} depth {}", t.mr, t.nv * t.lanes, t.lanes, t.kc);
+                s.summary += fmt::format("packed contraction {}x{} lanes {} depth {}{}{}", t.mr, t.nv * t.lanes, t.lanes,
+                                         t.kc, t.parts > 1 ? ", " : "", parts_text(t.parts));
         } else {
             // Every equation covers just the grid: the innermost grid variable is cut into chunks that lanes run over.
             const bool flat =
@@ -349,7 +352,7 @@ std::string print(const Schedule& s, const Kernel& k) {
             if (from_windows(c))
                 r += "windows from a slab\n";
             else
-                r += fmt::format("cache tile {}x{}, depth {}\n", c.mt, c.nt, c.kc);
+                r += fmt::format("cache tile {}x{}, depth {}{}{}\n", c.mt, c.nt, c.kc, c.parts > 1 ? ", " : "", parts_text(c.parts));
             continue;
         }
         for (size_t j = 0; j < nest.equations.size(); ++j) {

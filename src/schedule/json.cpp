@@ -115,13 +115,15 @@ private:
         }
         if (j.contains("contract")) {
             const auto& c = j["contract"];
-            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt", "window"}));
+            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt", "parts", "window"}));
             OPW_TRY(const int64_t mr, number(c, "mr", 0, 64, 0));
             OPW_TRY(const int64_t nv, number(c, "nv", 0, 64, 0));
             OPW_TRY(const int64_t lanes, number(c, "lanes", 0, 64, 0));
             OPW_TRY(plan.contract.kc, number(c, "kc", 1, 1 << 20, -1));
             OPW_TRY(plan.contract.mt, number(c, "mt", 1, 1 << 20, 0));
             OPW_TRY(plan.contract.nt, number(c, "nt", 1, 1 << 20, 0));
+            OPW_TRY(const int64_t parts, power(c, "parts", 4));
+            plan.contract.parts = static_cast<int>(parts);
             plan.contract.mr = static_cast<int>(mr);
             plan.contract.nv = static_cast<int>(nv);
             plan.contract.lanes = static_cast<int>(lanes);
@@ -203,6 +205,7 @@ std::string to_json(const Schedule& s, const Kernel& k) {
             j["contract"] = {{"mt", c.mt}, {"nt", c.nt}};
             if (!from_windows(c)) j["contract"]["kc"] = c.kc;
             if (c.mr) j["contract"].update({{"mr", c.mr}, {"nv", c.nv}, {"lanes", c.lanes}});
+            if (c.parts > 1) j["contract"]["parts"] = c.parts;
             if (from_windows(c)) j["contract"]["window"] = true;
         }
         for (const BlockAxis& b : plan.blocks) {

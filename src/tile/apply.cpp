@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "schedule/parts.h"
 #include "schedule/window.h"
 
 namespace opwright::tile {
@@ -66,6 +67,13 @@ private:
             return Diagnostic(
                 fmt::format("The schedule reads windows for the contraction of {}, which has none.", lhs), {},
                 "Leave \"window\" out.");
+        if (c.parts > 1 && (c.parts != schedule::parts_on(math_, *nest.contraction, m) || c.kc % c.parts != 0 || schedule::from_windows(c)))
+            return Diagnostic(
+                fmt::format("The schedule takes {} positions of depth at a time for the contraction of {}, and {}.", c.parts, lhs,
+                            c.parts != schedule::parts_of(math_, *nest.contraction) ? "its factors are not that narrow"
+                            : c.kc % c.parts != 0 || schedule::from_windows(c)      ? "its depth is no multiple of that"
+                                                                                    : "the processor has no such instruction"),
+                {}, "Leave \"parts\" out.");
         if (need > m.vector_registers)
             return Diagnostic(
                 fmt::format("The register tile {}x{} of {} needs {} vector registers, but the processor has {}.", c.mr,

@@ -345,13 +345,17 @@ private:
                 Value *x = operand(0), *y = operand(1), *z = operand(2);
                 return a_.mul_add(x, y, z, n.op == Op::Fma);
             }
+            case Op::Dot: {
+                Value *sum = operand(0), *x = operand(1);
+                return a_.dot(n.dot(), n.type, x, operand(2), sum);
+            }
             case Op::Scale: {
                 Value* x = operand(0);
                 return a_.scale(n.type, x, operand(1));
             }
             case Op::Cast: return a_.cast(from, n.type.dtype, operand(0));
             case Op::Wrap: return a_.wrap(from, n.type.dtype, operand(0));
-            case Op::Bitcast: return a_.bitcast(from, n.type.dtype, operand(0));
+            case Op::Bitcast: return b_.CreateBitCast(operand(0), a_.type(n.type));
             case Op::Load: return load(n);
             case Op::Gather: return gather(n, operand(0));
             case Op::ReduceLanes: return a_.reduce(n.binary(), from, operand(0));

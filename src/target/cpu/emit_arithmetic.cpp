@@ -302,6 +302,47 @@ llvm::Value* Arithmetic::mul_add(Value* a, Value* b, Value* c, bool exact) {
     return b_.CreateFAdd(b_.CreateFMul(a, b), c);
 }
 
+// One instruction where the processor has it, on as many lanes as a register holds; else the parts one after another.
+llvm::Value* Arithmetic::dot(loop::DotFn f, loop::Type t, Value* x, Value* y, Value* sum) {
+    const bool bf16 = f == loop::DotFn::Bf16x2;
+#if defined(__x86_64__)
+    if (bf16 ? f_.bf16 : f_.vnni) {
+        if (t.lanes * 4 > f_.vector_bytes)
+            return halves(t.lanes, [&](const std::vector<int>& part) {
+                return dot(f, t.with_lanes(t.lanes / 2), b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(y, part),
+                           b_.CreateShuffleVector(sum, part));
+            });
+        const int which = t.lanes == 16 ? 2 : t.lanes == 8 ? 1 : t.lanes == 4 ? 0 : -1;
+        if (which >= 0 && bf16) {
+            constexpr ID ids[] = {Intrinsic::x86_avx512bf16_dpbf16ps_128, Intrinsic::x86_avx512bf16_dpbf16ps_256,
+                                  Intrinsic::x86_avx512bf16_dpbf16ps_512};
+            llvm::Type* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), 2 * static_cast<unsigned>(t.lanes));
+            return b_.CreateIntrinsic(ids[which], {}, {sum, b_.CreateBitCast(x, pairs), b_.CreateBitCast(y, pairs)});
+        }
+        if (which >= 0) {
+            constexpr ID ids[] = {Intrinsic::x86_avx512_vpdpbusd_128, Intrinsic::x86_avx512_vpdpbusd_256,
+                                  Intrinsic::x86_avx512_vpdpbusd_512};
+            return b_.CreateIntrinsic(ids[which], {}, {sum, x, y});
+        }
+    }
+#endif
+    const auto shifted = [&](Value* v, int left) { return left ? b_.CreateShl(v, left) : v; };
+    for (int i = 0; i < parts(f); ++i) {
+        if (bf16) {
+            llvm::Type *bits = x->getType(), *f32 = sum->getType();
+            const auto half = [&](Value* v) {
+                return b_.CreateBitCast(i ? b_.CreateAnd(v, constant(bits, 0xffff0000)) : b_.CreateShl(v, 16), f32);
+            };
+            sum = mul_add(half(x), half(y), sum, false);
+        } else {
+            Value* a = b_.CreateLShr(shifted(x, 24 - 8 * i), 24);
+            Value* b = b_.CreateAShr(shifted(y, 24 - 8 * i), 24);
+            sum = b_.CreateAdd(sum, b_.CreateMul(a, b));
+        }
+    }
+    return sum;
+}
+
 llvm::Value* Arithmetic::scale(loop::Type t, Value* x, Value* exponent) {
     const bool f32 = t.dtype == DType::F32;
 #if defined(__x86_64__)
@@ -383,8 +424,6 @@ llvm::Value* Arithmetic::reduce(BinaryFn f, loop::Type t, Value* x) {
 }
 
 // ---- conversions -----------------------------------------------------------------------------------------------------
-
-llvm::Value* Arithmetic::bitcast(loop::Type from, DType to, Value* x) { return b_.CreateBitCast(x, type(from.with(to))); }
 
 llvm::Value* Arithmetic::wrap(loop::Type from, DType to, Value* x) {
     if (to == DType::Bool) return b_.CreateTrunc(x, type(from.with(to)));

@@ -23,10 +23,10 @@ public:
     // `literal_y` tells that y is a constant, which needs no guards.
     llvm::Value* binary(loop::BinaryFn f, loop::Type t, llvm::Value* x, llvm::Value* y);
     llvm::Value* mul_add(llvm::Value* a, llvm::Value* b, llvm::Value* c, bool exact);
+    llvm::Value* dot(loop::DotFn f, loop::Type t, llvm::Value* x, llvm::Value* y, llvm::Value* sum);
     llvm::Value* scale(loop::Type t, llvm::Value* x, llvm::Value* exponent);
     llvm::Value* cast(loop::Type from, DType to, llvm::Value* x);
     llvm::Value* wrap(loop::Type from, DType to, llvm::Value* x);
-    llvm::Value* bitcast(loop::Type from, DType to, llvm::Value* x);
 
     llvm::Value* ramp(loop::Type t, llvm::Value* base, int64_t stride);
     llvm::Value* first_lanes(llvm::Value* count, int lanes);

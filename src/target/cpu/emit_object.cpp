@@ -20,7 +20,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 9;
+const int kEmitterVersion = 10;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

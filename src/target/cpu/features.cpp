@@ -2,6 +2,7 @@
 
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -17,6 +18,12 @@ bool has(const llvm::StringMap<bool>& features, std::initializer_list<const char
 const llvm::StringMap<bool>& detected() {
     static const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
     return features;
+}
+
+// What the system says of a cache; some virtual machines say nothing.
+int64_t cache_bytes(int which, int64_t otherwise) {
+    const long n = sysconf(which);
+    return n > 0 ? n : otherwise;
 }
 
 Features detect() {
@@ -51,6 +58,8 @@ std::optional<Features> features_at(Level l) {
     Features f;
     f.level = l;
     f.tune = llvm::sys::getHostCPUName().str();
+    f.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, f.l1_bytes);
+    f.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, f.l2_bytes);
 #if defined(__x86_64__)
     switch (l) {
         case Level::Baseline: f.cpu = "x86-64"; break;
@@ -75,9 +84,11 @@ std::optional<Features> features_at(Level l) {
             f.registers = 32;
             f.fma = f.masked = true;
             f.vnni = has(detected(), {"avx512vnni"});
-            if (f.vnni) f.attributes = "+avx512vnni";
+            f.bf16 = has(detected(), {"avx512bf16"});
             f.amx = has(detected(), {"amx-tile", "amx-bf16", "amx-int8"});
-            if (f.amx) f.attributes += ",+amx-tile,+amx-bf16,+amx-int8";
+            for (const auto& [on, names] : {std::pair{f.vnni, "+avx512vnni"}, {f.bf16, "+avx512bf16"},
+                                            {f.amx, "+amx-tile,+amx-bf16,+amx-int8"}})
+                if (on) f.attributes += (f.attributes.empty() ? "" : ",") + std::string(names);
             break;
     }
 #else

@@ -29,6 +29,12 @@ public:
         skip_ = skip;
         a_ = factor("a", k_.a, k_.m, k_.k, mr_);
         b_factor_ = factor("b", k_.b, k_.n, k_.k, nr_);
+        if (parts_ == 4) {
+            // The instruction multiplies one factor without signs by one with them.
+            a_.words.flip = a_.is_signed == b_factor_.is_signed;
+            a_.add_up = b_factor_.shifts();
+            b_factor_.add_up = a_.shifts();
+        }
         most_rows_ = rows_.is_const() ? plan_.mt : plan_.mt + plan_.mt / 2 + mr_;
         m_tiles_ =
             rows_.is_const() ? ceil_div(rows_, plan_.mt) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
@@ -49,6 +55,7 @@ public:
     // Whether the columns can be read where they stand: side by side in memory, with masks that cost nothing at the end.
     bool can_stand() {
         const auto b = plain(k_.b);
+        if (parts_ > 1) return false;
         const bool free_masks = lanes_ * static_cast<int>(size_of(type_)) == 64;
         return free_masks && b && k_.k.size() == 1 && step(*b, k_.n.back()).is(1) && packer(b_factor_).flat();
     }
@@ -104,9 +111,9 @@ public:
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("k0", b_.i64(0), loop::max(depth, b_.i64(1)), plan_.kc, [&](LExpr k0) {
                     const LExpr k1 = b_.let("k1", loop::min(k0 + plan_.kc, depth));
-                    const LExpr room = b_.i64(plan_.kc + slack());
-                    if (!a_.whole()) a.pack(a_.panels, b_.i64(0), room, m0, m1, k0, k1);
-                    if (!unpacked_ && !b_factor_.whole()) b.pack(b_factor_.panels, b_.i64(0), room, n0, n1, k0, k1);
+                    const LExpr room = b_.i64(plan_.kc / parts_ + slack());
+                    if (!a_.whole()) pack(a, a_, room, m0, m1, k0, k1);
+                    if (!unpacked_ && !b_factor_.whole()) pack(b, b_factor_, room, n0, n1, k0, k1);
                     tiles(m0, m1, n0, n1, k0, k1);
                 });
                 point_.restore(scope);
@@ -130,6 +137,16 @@ private:
         return Sym((each + nr_ - 1) / nr_ * nr_);
     }
 
+    // Panels of the task's own.
+    void pack(Packer& p, const Factor& f, LExpr room, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+        p.pack(f.panels, b_.i64(0), room, first, end, k0, k1);
+        if (!f.add_up) return;
+        b_.loop("panel", b_.i64(0), loop::ceildiv(end - first, f.width), 1, [&](LExpr panel) {
+            add_up(f, panel * room * f.width, panel * f.width, words(k1 - k0),
+                   one_block_ ? LExpr{} : loop::gt(k0, b_.i64(0)));
+        });
+    }
+
     void tiles(LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1) {
         const LExpr a_base = panel_base(a_, m0, k0), b_base = unpacked_ ? first_column(k0) : panel_base(b_factor_, n0, k0);
         const LExpr a_depth = panel_room(a_, plan_.kc), b_depth = panel_room(b_factor_, plan_.kc);
@@ -151,6 +168,7 @@ private:
                     whole = loop::both(loop::ge(left, b_.i64(mr_)), loop::ge(n1 - j, b_.i64(nr_)));
                     whole = b_.let("whole", one_block_ ? whole : loop::both(whole, last));
                 }
+                sums_of(i - m0, j - n0, m0, n0);
                 choose_rows(left, [&](int64_t rows) { tile(rows, ap, bp, cp, i, j, k0, k1, whole); });
                 LExpr pending = last;
                 if (direct_) pending = one_block_ ? loop::negate(whole) : loop::both(last, loop::negate(whole));
@@ -177,7 +195,13 @@ private:
             o.has_before = loop::gt(k0, b_.i64(0));
             o.before = [&](int64_t r, int64_t v) { return b_.load(c_buffer_, place(r, v), lanes_); };
         }
-        const Accumulators acc = register_tile(rows, b_.let("count", k1 - k0), o);
+        if (parts_ > 1) {
+            const bool swap = parts_ == 4 && (a_.is_signed != a_.words.flip);  // the rows have the signs
+            o.multiply_add = [swap, f = parts_ == 4 ? loop::DotFn::U8S8x4 : loop::DotFn::Bf16x2](LExpr x, LExpr y, LExpr sum) {
+                return swap ? loop::dot(f, y, x, sum) : loop::dot(f, x, y, sum);
+            };
+        }
+        const Accumulators acc = register_tile(rows, b_.let("count", words(k1 - k0)), o);
         const auto keep = [&] {
             for (int64_t r = 0; r < rows; ++r)
                 for (int64_t v = 0; v < plan_.nv; ++v) b_.store(c_buffer_, place(r, v), sum(acc, r, v));
@@ -189,7 +213,8 @@ private:
                 const Point::Scope scope = point_.save();
                 for (int64_t r = 0; r < rows; ++r) {
                     decode(k_.m, b_.let("row", i + r));
-                    for (int64_t v = 0; v < plan_.nv; ++v) flat(j + v * lanes_, {}, sum(acc, r, v));
+                    for (int64_t v = 0; v < plan_.nv; ++v)
+                        flat(j + v * lanes_, {}, sum(acc, r, v), b_.i64(r), b_.i64(v * lanes_));
                     point_.restore(scope);
                 }
             },
@@ -207,16 +232,33 @@ private:
     }
 
     // The columns are one flat run (see Contraction).
-    void flat(LExpr column, LExpr mask, LExpr sum) {
+    void flat(LExpr column, LExpr mask, LExpr sum, LExpr row_of_tile, LExpr column_of_tile) {
         for (VarId v : k_.n) point_.bind(v, b_.i64(0));
-        finish(k_.n.back(), column, mask, sum);
+        if (!a_.shifts() && !b_factor_.shifts()) return finish(k_.n.back(), column, mask, sum);
+        finish(k_.n.back(), column, mask, sum, [&](LExpr s) {
+            const auto load = [&](const Factor& f, LExpr from, LExpr at, int lanes) {
+                return f.add_up ? b_.let("sums", b_.load(f.sums, from + at, lanes)) : LExpr{};
+            };
+            return corrected(a_, b_factor_, load(a_, row_sums_, row_of_tile, 1),
+                             load(b_factor_, column_sums_, column_of_tile, lanes_), s);
+        });
+    }
+
+    // Where the sums along the depth of a register tile's rows and columns begin.
+    void sums_of(LExpr row, LExpr column, LExpr m0, LExpr n0) {
+        const auto at = [&](const Factor& f, LExpr from, LExpr first) {
+            if (!f.whole()) return from;
+            return sums_base(f, flatten(f.batch) * point_.sym(ceil_div(f.span, f.width))) + (first + from);
+        };
+        if (a_.add_up) row_sums_ = at(a_, row, m0);
+        if (b_factor_.add_up) column_sums_ = at(b_factor_, column, n0);
     }
 
     // The rest of the equation on a finished register tile, row by row from fast memory. Tiles that are full to their
     // last column store without a mask, which some processors are slow at.
     void epilogue(LExpr row0, LExpr column0, LExpr rows, LExpr n1, LExpr cp) {
         const auto vector = [&](LExpr r, LExpr j, LExpr offset, LExpr mask) {
-            flat(j, mask, b_.load(c_buffer_, cp + r * c_stride_ + offset, lanes_));
+            flat(j, mask, b_.load(c_buffer_, cp + r * c_stride_ + offset, lanes_), r, offset);
         };
         const auto each_row = [&](auto&& columns) {
             b_.loop("r", b_.i64(0), rows, 1, [&](LExpr r) {
@@ -251,6 +293,7 @@ private:
     bool direct_ = false;  // full register tiles are finished from registers
     int64_t c_stride_ = 0;
     loop::BufferId c_buffer_ = loop::BufferId::none;
+    LExpr row_sums_, column_sums_;  // of the register tile at hand, where they are wanted
 };
 }  // namespace
 

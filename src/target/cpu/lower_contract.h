@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schedule/parts.h"
 #include "schedule/window.h"
 #include "target/cpu/lower_pack.h"
 
@@ -25,6 +26,13 @@ protected:
         math::Sym span = 0;  // of the rows
         bool constant = false, shared = false;
         loop::BufferId panels = loop::BufferId::none;
+        Words words = {};
+        // Of 8-bit integers: what a register tile takes for the value is this much less, or none; i32.
+        schedule::ByteFactor bytes = {};
+        bool shifts() const { return words.flip || bytes.zero != math::kNone; }
+        bool is_signed = false;               // the parts in the panels
+        bool add_up = false;                  // the panels' rows are added up along the depth, for the other factor's shift
+        loop::BufferId sums = loop::BufferId::none;
         bool whole() const { return constant || shared; }  // all panels exist before the first task
     };
     Factor factor(const char* which, math::ExprId e, const std::vector<math::VarId>& across,
@@ -35,10 +43,16 @@ protected:
     // Makes the place of a factor's panels: of `tile` rows in the task's scratch memory, or of all of them with a stage
     // of its own that packs them.
     void panels(Factor& f, int64_t tile, int64_t depth);
+    void add_up(const Factor& f, LExpr panel, LExpr sums, LExpr count, LExpr before);
+    LExpr sums_base(const Factor& f, LExpr panel);
+    LExpr corrected(const Factor& a, const Factor& b, LExpr row_sum, LExpr column_sums, LExpr sum);
     // Where the panel of a tile's first row (column) starts, and how many positions of depth a panel has room for.
     LExpr panel_base(const Factor& f, LExpr first, LExpr k0);
     LExpr panel_room(const Factor& f, int64_t depth);
-    math::Sym room_of_depth() const { return max(depth_, 1) + math::Sym(slack()); }
+    math::Sym room_of_depth() const { return max(ceil_div(depth_, parts_), 1) + math::Sym(slack()); }
+    LExpr words(LExpr depth) const { return parts_ == 1 ? depth : loop::ceildiv(depth, parts_); }
+    // What panels hold: elements, or words of several.
+    DType panel_type() const { return parts_ == 1 ? type_ : DType::I32; }
     int64_t slack() const { return Packer::slack(lanes_); }
 
     // A factor that is a tensor as it stands: elements of the type that is added up, every access inside the tensor.
@@ -69,6 +83,7 @@ protected:
         std::function<std::vector<LExpr>(LExpr k)> b;                 // nv vectors
         std::function<LExpr(int64_t row, int64_t vector)> before;     // sums so far; empty: none
         LExpr has_before;                                             // condition of `before`
+        std::function<LExpr(LExpr a, LExpr b, LExpr sum)> multiply_add;  // of vectors; empty: of elements
     };
     Accumulators register_tile(int64_t rows, LExpr count, const Operands& o);
     LExpr sum(const Accumulators& acc, int64_t row, int64_t vector) {
@@ -78,7 +93,8 @@ protected:
     // Little enough to be written out for every vector of a register tile, straight from its registers.
     bool light_epilogue() const;
     // The rest of the equation for `sum`, lanes along `lane` from `column` on; all other indices are bound.
-    void finish(math::VarId lane, LExpr column, LExpr mask, LExpr sum);
+    // `correct`, where given, has the last word on the sum.
+    void finish(math::VarId lane, LExpr column, LExpr mask, LExpr sum, const std::function<LExpr(LExpr)>& correct = {});
 
     Context& c_;
     loop::Builder& b_;
@@ -89,6 +105,7 @@ protected:
     Point point_;
     int lanes_;
     int64_t nr_, mr_;
+    int64_t parts_;  // of a word along the depth; 1: elements
     DType type_;
     math::Sym rows_, columns_, depth_;
     math::Sym skip_ = 0;  // 1 where this lowering is not used, at given extents

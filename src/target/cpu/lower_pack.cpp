@@ -53,17 +53,54 @@ std::vector<LExpr> transposed(loop::Builder& b, std::vector<LExpr> v) {
 }  // namespace
 
 Packer::Packer(Context& c, Point& point, ExprId factor, std::vector<VarId> across, std::vector<VarId> along,
-               int64_t width, int lanes, DType type, loop::BufferId row)
+               int64_t width, int lanes, DType type, loop::BufferId row, Words words)
     : c_(c),
       b_(c.b),
       point_(point),
-      factor_(factor),
+      factor_(words.parts > 1 ? words.value : factor),
       across_(std::move(across)),
       along_(std::move(along)),
       width_(width),
       lanes_(lanes),
       type_(type),
-      row_(row) {}
+      row_(row),
+      words_(words) {}
+
+// The present element as the bits of a part: bf16 loses nothing as the upper half of an f32.
+LExpr Packer::part() {
+    const LExpr v = point_.eval(words_.value, 0);
+    if (words_.parts == 4) {
+        const LExpr bits = loop::bitcast(v, DType::U8);
+        return words_.flip ? loop::binary(loop::BinaryFn::Xor, bits, loop::literal_int(*bits.program, DType::U8, 0x80)) : bits;
+    }
+    const loop::Node& n = v.program->node(v.id);
+    if (n.op == loop::Op::Cast && v.program->type(n.args[0]).dtype == DType::BF16)
+        return loop::bitcast(LExpr(v.program, n.args[0]), DType::U16);
+    const LExpr bits = loop::bitcast(v, DType::U32);
+    return loop::wrap(loop::binary(loop::BinaryFn::Shr, bits, loop::literal_int(*bits.program, DType::U32, 16)), DType::U16);
+}
+
+// The word at depth k and the depths behind it, on the lanes that the point has. With `end`, parts from there on are zero.
+LExpr Packer::word(LExpr k, LExpr end) {
+    LExpr r;
+    for (int i = 0; i < words_.parts; ++i) {
+        const Point::Scope scope = point_.save();
+        point_.bind(along_.back(), end ? b_.let("k", loop::min(k + i, end - 1)) : k + i);
+        LExpr x = loop::wrap(point_.broadcast(part()), DType::I32);
+        if (end && i > 0) x = loop::select(loop::broadcast(loop::lt(k + i, end), x.type().lanes), x, loop::like_int(x, 0));
+        if (i > 0) x = loop::binary(loop::BinaryFn::Shl, x, loop::like_int(x, 32 / words_.parts * i));
+        r = r ? loop::either(r, x) : x;
+        point_.restore(scope);
+    }
+    return r;
+}
+
+// Words that are full, then the one that is not: the body gets the depth of the first part, and for the latter the end.
+void Packer::each_word(LExpr k0, LExpr k1, const std::function<void(LExpr, LExpr)>& body) {
+    const LExpr full = b_.let("full_words", k0 + loop::floordiv(k1 - k0, words_.parts) * words_.parts);
+    b_.loop("k", k0, full, words_.parts, [&](LExpr k) { body(k, {}); });
+    b_.if_(loop::lt(full, k1), [&] { body(full, k1); });
+}
 
 // Elements between neighbours along v in all that the factor reads; 0 for what does not depend on v. nullopt where
 // accesses differ, where one is not a number, and where nothing depends on v.
@@ -137,7 +174,9 @@ void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LEx
     const auto by_depth = [&] { along_depth(dst, base, stride, first, end, k0, k1); };
     const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1); };
     if (!can_along && can_across && (across || row_ != loop::BufferId::none)) return by_rows();
-    if (!can_along) return one_by_one(dst, base, stride, first, end, k0, k1);
+    // Words side by side along the depth are vectors as they lie in memory; a step between them would be one of parts.
+    if (!can_along || (words_.parts > 1 && *along != 1 && !can_across)) return one_by_one(dst, base, stride, first, end, k0, k1);
+    if (words_.parts > 1 && *along != 1) return by_rows();
     if (!can_across || across != 1) return by_depth();
     // Both are contiguous, as in the windows of a convolution: the longer run wins.
     const Sym &run = c_.math.vars[along_.back()].extent, &row = c_.math.vars[across_.back()].extent;
@@ -186,6 +225,10 @@ void Packer::along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
             for (VarId v : across_) rows.back().push_back(point_.variable(v));
         }
         each_line(k0, k1, [&](LExpr start, LExpr from, LExpr to) {
+            if (words_.parts > 1)
+                return b_.loop("k", from, to, lanes_ * words_.parts, [&](LExpr k) {
+                    block(dst, at + in_panel(start + k - k0) * width_, rows, k, loop::first_lanes(to - k, lanes_ * words_.parts));
+                });
             // What lies inside its tensor for all rows runs without tests.
             const Point::Scope scope = point_.save();
             Interior all;
@@ -240,9 +283,15 @@ void Packer::block(loop::BufferId dst, LExpr at, const std::vector<std::vector<L
         std::vector<LExpr> v;
         for (size_t i = r; i < std::min(r + lanes, rows.size()); ++i) {
             for (size_t a = 0; a < across_.size(); ++a) point_.bind(across_[a], rows[i][a]);
-            point_.set_lanes(along_.back(), lanes_, 1, mask);
+            point_.set_lanes(along_.back(), lanes_ * words_.parts, 1, mask);
             point_.bind(along_.back(), position);
-            v.push_back(b_.let("v", point_.broadcast(value())));
+            if (words_.parts == 1) {
+                v.push_back(b_.let("v", point_.broadcast(value())));
+            } else {
+                const LExpr x = point_.broadcast(part());
+                v.push_back(b_.let("v", loop::bitcast(loop::select(mask, x, loop::like_int(x, 0)),
+                                                      loop::Type{type_, static_cast<uint16_t>(lanes_)})));
+            }
             point_.restore(scope);
         }
         v.resize(lanes, loop::broadcast(b_.literal(type_, 0), lanes_));
@@ -265,9 +314,9 @@ void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
     const int64_t vectors = (width_ + lanes_ - 1) / lanes_;
     const LExpr full = b_.let("full", loop::floordiv(end - first, width_));
     const LExpr count = b_.let("count", loop::ceildiv(end - first, width_));
-    each_depth(k0, k1, [&](LExpr k) {
+    const auto at_depth = [&](LExpr k, LExpr depth_end) {
         point_.set_lanes(kNone, 1, 1, {});
-        const LExpr at = b_.let("at", base + (k - k0) * width_);
+        const LExpr at = b_.let("at", base + in_panel(k - k0) * width_);
         if (several) row_of(*lines, first, end);
         const auto vector = [&](LExpr panel, int64_t v, bool masked) {
             const LExpr j = first + panel * width_ + v * lanes_;
@@ -283,7 +332,7 @@ void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
                 for (VarId v : across_) point_.bind(v, b_.i64(0));
                 point_.set_lanes(across_.back(), lanes_, 1, mask);
                 point_.bind(across_.back(), j);
-                x = point_.broadcast(value());
+                x = words_.parts > 1 ? word(k, depth_end) : point_.broadcast(value());
                 point_.restore(inner);
             }
             if (mask) x = loop::select(mask, x, loop::broadcast(b_.literal(type_, 0), lanes_));
@@ -296,7 +345,11 @@ void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
         b_.loop("panel", full, count, 1, [&](LExpr panel) {
             for (int64_t v = 0; v < vectors; ++v) vector(panel, v, true);
         });
-    });
+    };
+    if (words_.parts > 1)
+        each_word(k0, k1, at_depth);
+    else
+        each_depth(k0, k1, [&](LExpr k) { at_depth(k, {}); });
 }
 
 void Packer::one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
@@ -305,10 +358,14 @@ void Packer::one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr firs
         b_.loop("r", 0, b_.i64(width_), 1, [&](LExpr r) {
             const Point::Scope scope = point_.save();
             decode(c_, point_, across_, b_.let("row", loop::min(first + panel * width_ + r, end - 1)));
-            each_depth(k0, k1, [&](LExpr k) {
+            const auto element = [&](LExpr k, LExpr depth_end) {
                 point_.set_lanes(kNone, 1, 1, {});
-                b_.store(dst, at + (k - k0) * width_ + r, value());
-            });
+                b_.store(dst, at + in_panel(k - k0) * width_ + r, words_.parts > 1 ? word(k, depth_end) : value());
+            };
+            if (words_.parts > 1)
+                each_word(k0, k1, element);
+            else
+                each_depth(k0, k1, [&](LExpr k) { element(k, {}); });
             point_.restore(scope);
         });
     });

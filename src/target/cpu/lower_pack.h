@@ -12,16 +12,25 @@ void decode(Context& c, Point& point, const std::vector<math::VarId>& vars, loop
 // they add is below 2^-126 times the other factor.
 loop::Expr factor_value(Point& point, math::ExprId factor, DType t);
 
+// A factor in parts of 16 or 8 bits, several of which stand side by side in a word of 32 bits: neighbours along the depth,
+// the first in the lowest bits, zero past the end of the depth. There is one variable of depth then.
+struct Words {
+    int parts = 1;                      // of one word; 1: panels hold elements as they are
+    math::ExprId value = math::kNone;   // a bf16 in f32, or of type i8 or u8
+    bool flip = false;                  // the highest bit of each part: an i8 becomes the u8 that is 128 more, or the reverse
+};
+
 // A panel holds `width` rows (or columns) of a factor, one position of the depth after another: the element of row r at
 // depth k lies at (k - k0) * width + r. Rows and depth are flattened index variables. A last panel that is not full
-// repeats the last row in place of those that are missing; what a register tile makes of them is not kept.
+// repeats the last row in place of those that are missing; what a register tile makes of them is not kept. Of words, all
+// that is said of positions of depth inside a panel counts words; k0 is a multiple of the parts.
 class Packer {
 public:
     // `row`: scratch memory for the widest [first, end) that pack() will be asked for and 2 * lanes elements more,
     // where `across` has several variables; else none.
     Packer(Context& c, Point& point, math::ExprId factor, std::vector<math::VarId> across,
            std::vector<math::VarId> along, int64_t width, int lanes, DType type,
-           loop::BufferId row = loop::BufferId::none);
+           loop::BufferId row = loop::BufferId::none, Words words = {});
 
     // Writing in whole vectors goes past the end of a panel: positions of depth that a panel has room for beyond its
     // own.
@@ -37,6 +46,10 @@ private:
     using LExpr = loop::Expr;
     std::optional<int64_t> step(math::VarId v) const;
     LExpr value() { return factor_value(point_, factor_, type_); }
+    LExpr part();
+    LExpr word(LExpr k, LExpr end);
+    LExpr in_panel(LExpr depth) const { return words_.parts == 1 ? depth : loop::floordiv(depth, words_.parts); }
+    void each_word(LExpr k0, LExpr k1, const std::function<void(LExpr k, LExpr end)>& body);
     void each_line(LExpr k0, LExpr k1, const std::function<void(LExpr start, LExpr from, LExpr to)>& body);
     void each_depth(LExpr k0, LExpr k1, const std::function<void(LExpr k)>& body);
     void along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
@@ -54,6 +67,7 @@ private:
     int lanes_;
     DType type_;
     loop::BufferId row_;
+    Words words_;
 };
 
 }  // namespace opwright::target::cpu

@@ -18,6 +18,7 @@ ContractCommon::ContractCommon(Context& c, size_t nest)
       lanes_(plan_.lanes),
       nr_(static_cast<int64_t>(plan_.nv) * plan_.lanes),
       mr_(plan_.mr),
+      parts_(std::max(1, plan_.parts)),
       type_(accumulate_type(c.math.expr(k_.reduce).dtype)) {
     rows_ = extent(k_.m);
     columns_ = extent(k_.n);
@@ -28,19 +29,27 @@ ContractCommon::Factor ContractCommon::factor(const char* which, ExprId e, const
                                               const std::vector<VarId>& along, int64_t width) const {
     Factor f{.name = which, .value = e, .across = across, .along = along, .batch = batch_of(e), .width = width,
              .span = extent(across)};
-    f.constant = packable(e, f.batch, f.span);
+    if (parts_ > 1) {
+        f.words = {static_cast<int>(parts_), e, false};
+        if (parts_ == 4) {
+            f.bytes = *schedule::byte_factor(c_.math, e, k_.k);
+            f.words.value = f.bytes.value;
+            f.is_signed = c_.math.expr(f.bytes.value).dtype == DType::I8;
+        }
+    }
+    f.constant = packable(parts_ > 1 ? f.words.value : e, f.batch, f.span);
     return f;
 }
 
 bool ContractCommon::expands(const Factor& f) const {
     const Sym elements = extent(f.batch) * f.span * depth_;
-    const std::vector<TensorId> reads = c_.math.reads(f.value);
+    const std::vector<TensorId> reads = c_.math.reads(parts_ > 1 ? f.words.value : f.value);
     return std::none_of(reads.begin(), reads.end(),
                         [&](TensorId t) { return (product(c_.math.tensors[t].shape) - elements).lower() >= 0; });
 }
 
 Packer ContractCommon::packer(const Factor& f, loop::BufferId row) {
-    return Packer(c_, point_, f.value, f.across, f.along, f.width, lanes_, type_, row);
+    return Packer(c_, point_, f.value, f.across, f.along, f.width, lanes_, panel_type(), row, f.words);
 }
 
 Sym ContractCommon::extent(const std::vector<VarId>& vs) const {
@@ -101,25 +110,29 @@ LExpr ContractCommon::flatten(const std::vector<VarId>& vs) {
 
 void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     if (!f.whole()) {
-        const int64_t room = (tile + f.width - 1) / f.width * f.width * (depth + slack());
-        f.panels = b_.scratch(name_ + "_" + f.name, type_, b_.i64(room));
+        const int64_t rows = (tile + f.width - 1) / f.width * f.width;
+        f.panels = b_.scratch(name_ + "_" + f.name, panel_type(), b_.i64(rows * (depth / parts_ + slack())));
+        if (f.add_up) f.sums = b_.scratch(name_ + "_" + f.name + "_sums", DType::I32, b_.i64(rows));
         return;
     }
-    const Sym count = ceil_div(f.span, f.width), elements = extent(f.batch) * count * room_of_depth() * f.width;
+    const Sym count = ceil_div(f.span, f.width), all_sums = extent(f.batch) * count * f.width;
+    const Sym elements = all_sums * (room_of_depth() + Sym(f.add_up ? 1 : 0));
     Stage stage{.function = name_ + "_pack_" + f.name,
                 .tasks = extent(f.batch) * count,
                 .work = extent(f.batch) * f.span * depth_ * kPackWork};
-    f.panels = b_.param(name_ + "_" + f.name, type_, static_cast<uint32_t>(c_.out.arguments.size()));
+    f.panels = b_.param(name_ + "_" + f.name, panel_type(), static_cast<uint32_t>(c_.out.arguments.size()));
     if (f.constant) {
-        c_.out.packs.push_back({stage.function, stage.tasks, elements, type_, c_.math.reads(f.value)});
+        c_.out.packs.push_back({stage.function, stage.tasks, elements, panel_type(),
+                                c_.math.reads(parts_ > 1 ? f.words.value : f.value)});
         c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
     } else {
         stage.tasks = select(skip_, 0, stage.tasks);
-        c_.out.shared.push_back({select(skip_, 0, elements), type_});
+        c_.out.shared.push_back({select(skip_, 0, elements), panel_type()});
         c_.out.arguments.push_back({.kind = Argument::Kind::Shared, .packed = c_.out.shared.size() - 1});
         c_.out.stages.push_back(stage);
     }
-    const bool several = f.across.size() > 1;
+    if (f.add_up) f.sums = f.panels;
+    const bool several = f.across.size() > 1 && parts_ == 1;
     Packer p = packer(f, several && &f.across != &k_.m && f.across.back() == k_.n.back()
                              ? b_.scratch(name_ + "_row" + std::to_string(f.width), type_,
                                           b_.i64(f.width + 2 * lanes_))
@@ -132,20 +145,63 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
             const LExpr first = b_.let("first", panel * f.width);
             const LExpr end = b_.let("end", loop::min(first + f.width, point_.sym(f.span)));
             const LExpr room = point_.sym(room_of_depth());
-            p.pack(f.panels, b_.let("base", task * room * f.width), room, first, end, b_.i64(0), point_.sym(depth_));
+            const LExpr base = b_.let("base", task * room * f.width);
+            p.pack(f.panels, base, room, first, end, b_.i64(0), point_.sym(depth_));
+            if (f.add_up) add_up(f, base, sums_base(f, task), words(point_.sym(depth_)), {});
             point_.restore(scope);
         });
     });
 }
 
+// Sums along the depth of a panel's rows, so far where `before` holds. Those of all panels lie behind the last of them.
+void ContractCommon::add_up(const Factor& f, LExpr panel, LExpr sums, LExpr count, LExpr before) {
+    const LExpr ones = loop::broadcast(b_.i32(0x01010101), lanes_), zero = loop::broadcast(b_.i32(0), lanes_);
+    for (int64_t v = 0; v * lanes_ < f.width; ++v) {
+        const int64_t left = f.width - v * lanes_;
+        const LExpr mask = left < lanes_ ? loop::first_lanes(b_.i64(left), lanes_) : LExpr{};
+        const LExpr at = sums + v * lanes_;
+        const loop::LocalRef sum = b_.local("sum", zero);
+        if (before) b_.if_(before, [&] { b_.set(sum, b_.load(f.sums, at, lanes_, mask)); });
+        b_.loop("k", b_.i64(0), count, 1, [&](LExpr k) {
+            const LExpr word = b_.load(f.panels, panel + k * f.width + v * lanes_, lanes_);
+            b_.set(sum, f.is_signed != f.words.flip ? loop::dot(loop::DotFn::U8S8x4, ones, word, b_.get(sum))
+                                                    : loop::dot(loop::DotFn::U8S8x4, word, ones, b_.get(sum)));
+        });
+        b_.store(f.sums, at, b_.get(sum), mask);
+    }
+}
+
+LExpr ContractCommon::sums_base(const Factor& f, LExpr panel) {
+    if (!f.whole()) return panel * f.width;
+    return b_.let("sums", point_.sym(extent(f.batch) * ceil_div(f.span, f.width) * room_of_depth() * f.width) + panel * f.width);
+}
+
+// The sum of products as the factors have it, from that of what the panels hold: with a = x + s and b = y + t, s and t the
+// same all along the depth, sum(a * b) = sum(x * y) + s * sum(y) + t * (sum(x) + depth * s), wrapping.
+LExpr ContractCommon::corrected(const Factor& a, const Factor& b, LExpr row_sum, LExpr column_sums, LExpr sum) {
+    const auto shift = [&](const Factor& f) {
+        LExpr s = b_.i32(!f.words.flip ? 0 : f.is_signed ? -128 : 128);
+        if (f.bytes.zero == kNone) return s;
+        const LExpr zero = point_.eval(f.bytes.zero, 0);
+        return f.bytes.less ? s - zero : s + zero;
+    };
+    if (a.shifts()) sum = sum + point_.broadcast(shift(a)) * column_sums;
+    if (b.shifts()) {
+        if (a.shifts()) row_sum = row_sum + shift(a) * loop::wrap(point_.sym(depth_), DType::I32);
+        sum = sum + point_.broadcast(shift(b)) * point_.broadcast(row_sum);
+    }
+    return sum;
+}
+
 LExpr ContractCommon::panel_base(const Factor& f, LExpr first, LExpr k0) {
     if (!f.whole()) return b_.i64(0);
     const LExpr panel = flatten(f.batch) * point_.sym(ceil_div(f.span, f.width)) + loop::floordiv(first, f.width);
-    return b_.let("panels", (panel * point_.sym(room_of_depth()) + k0) * f.width);
+    const LExpr at = parts_ == 1 ? k0 : loop::floordiv(k0, parts_);
+    return b_.let("panels", (panel * point_.sym(room_of_depth()) + at) * f.width);
 }
 
 LExpr ContractCommon::panel_room(const Factor& f, int64_t depth) {
-    return f.whole() ? point_.sym(room_of_depth()) : b_.i64(depth + slack());
+    return f.whole() ? point_.sym(room_of_depth()) : b_.i64(depth / parts_ + slack());
 }
 
 std::vector<int64_t> ContractCommon::rest_tiles() const {
@@ -181,7 +237,10 @@ ContractCommon::Accumulators ContractCommon::register_tile(int64_t rows, LExpr c
             const LExpr x = b_.let("a", o.a(r, k));
             for (int64_t v = 0; v < nv; ++v) {
                 const LExpr wide = loop::broadcast(x, lanes_), y = column[static_cast<size_t>(v)];
-                b_.set(at(r, v),
+                if (o.multiply_add)
+                    b_.set(at(r, v), o.multiply_add(wide, y, b_.get(at(r, v))));
+                else
+                    b_.set(at(r, v),
                        is_float(type_) ? loop::mul_add(wide, y, b_.get(at(r, v))) : b_.get(at(r, v)) + wide * y);
             }
         }
@@ -213,10 +272,11 @@ bool ContractCommon::light_epilogue() const {
     return operations <= 4;
 }
 
-void ContractCommon::finish(VarId lane, LExpr column, LExpr mask, LExpr sum) {
+void ContractCommon::finish(VarId lane, LExpr column, LExpr mask, LExpr sum, const std::function<LExpr(LExpr)>& correct) {
     const Point::Scope scope = point_.save();
     point_.bind(lane, column);
     point_.set_lanes(lane, lanes_, 1, mask);
+    if (correct) sum = correct(sum);
     point_.set_value(k_.reduce, 0, b_.let("sum", sum));
     point_.store(q_, point_.eval(q_.rhs, 0), 0);
     point_.restore(scope);

@@ -30,7 +30,12 @@ Result<Features> features_of(const Options& o) {
 
 Planned plan(const Request& r, const Features& f) {
     Planned p;
-    p.machine = {.vector_bytes = f.vector_bytes, .vector_registers = f.registers};
+    p.machine = {.vector_bytes = f.vector_bytes,
+                 .vector_registers = f.registers,
+                 .l1_bytes = f.l1_bytes,
+                 .l2_bytes = f.l2_bytes,
+                 .bf16_pairs = f.bf16,
+                 .byte_fours = f.vnni && f.masked};
     p.kernel = schedule::form_kernel_with_rows(*r.program, r.constant_inputs);
     schedule::join_siblings(p.kernel);
     p.untuned = schedule::default_cpu_schedule(p.kernel, p.machine);
