@@ -1,6 +1,7 @@
 // Operators against the ceilings of this machine and, for matrix products, OpenBLAS: everything measured interleaved in
 // one run, minima of many repeats, on random data.
-//   kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm]...
+//   kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm|MxNxK]...
+// MxNxK is a matrix product of that size; gemm is the usual ones.
 // --processor-time takes the calling thread's time in place of the clock's, for one thread on a busy machine; --schedule
 // a schedule for the matrix products (JSON, as `opwright explain --level schedule --json` prints it).
 // OPWRIGHT_OPENBLAS names another OpenBLAS than the system's, such as the one that NumPy's wheel brings.
@@ -10,6 +11,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -261,7 +263,19 @@ Gemm cblas(void* library, const char* gemm, const char* threads_name, int thread
     };
 }
 
-void gemm_cases(Report& r, runtime::ThreadPool& pool) {
+struct Size {
+    int64_t m, n, k;
+};
+std::vector<Size> usual_sizes() {
+    std::vector<Size> sizes;
+    for (const int64_t n : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) sizes.push_back({n, n, n});
+    for (const auto& s : {Size{4, 1024, 1024}, {16, 1024, 1024}, {48, 2048, 512}, {1024, 16, 1024}, {1024, 64, 512},
+                          {1024, 1024, 16}, {512, 512, 64}, {64, 64, 4096}, {197, 768, 768}})
+        sizes.push_back(s);
+    return sizes;
+}
+
+void gemm_cases(Report& r, runtime::ThreadPool& pool, const std::vector<Size>& sizes) {
     // Debian's OpenBLAS does not know newer processors and falls back to a 20-year-old kernel: the right one is named
     // here.
     setenv("OPENBLAS_CORETYPE",
@@ -282,14 +296,6 @@ void gemm_cases(Report& r, runtime::ThreadPool& pool) {
     const double peak = machine->flops_f32;
     r.title(fmt::format("Matrix product f32, {} thread(s); FMA peak of this run {:.1f} GFLOP/s; OpenBLAS kernel: {}",
                         pool.size(), peak * 1e-9, core));
-    struct Size {
-        int64_t m, n, k;
-    };
-    std::vector<Size> sizes;
-    for (const int64_t n : {64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) sizes.push_back({n, n, n});
-    for (const auto& s : {Size{4, 1024, 1024}, {16, 1024, 1024}, {48, 2048, 512}, {1024, 16, 1024}, {1024, 64, 512},
-                          {1024, 1024, 16}, {512, 512, 64}, {64, 64, 4096}, {197, 768, 768}})
-        sizes.push_back(s);
     double log_ratios = 0, least = 1e30;
     for (const auto& [m, n, k] : sizes) {
         Operator op("op f(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n", "f",
@@ -325,6 +331,7 @@ int main(int argc, char** argv) {
     Report report{.json = false};
     int threads = 1;
     std::vector<std::string> groups;
+    std::vector<Size> sizes;
     for (int i = 1; i < argc; ++i) {
         const std::string a = argv[i];
         if (a == "--json")
@@ -338,18 +345,21 @@ int main(int argc, char** argv) {
             schedule.assign(std::istreambuf_iterator<char>(in), {});
         } else if (a == "calls" || a == "elementwise" || a == "rows" || a == "gemm")
             groups.push_back(a);
+        else if (Size z{}; std::sscanf(argv[i], "%ldx%ldx%ld", &z.m, &z.n, &z.k) == 3)
+            sizes.push_back(z);
         else {
-            fmt::print(stderr, "usage: kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm]...\n");
+            fmt::print(stderr, "usage: kernels [--json] [--threads N] [--processor-time] [--schedule FILE] [calls|elementwise|rows|gemm|MxNxK]...\n");
             return 2;
         }
     }
+    if (groups.empty() && !sizes.empty()) groups = {"gemm"};
     if (groups.empty()) groups = {"calls", "elementwise", "rows", "gemm"};
     runtime::ThreadPool pool(threads);
     for (const std::string& g : groups) {
         if (g == "calls")
             call_cases(report, threads);
         else if (g == "gemm")
-            gemm_cases(report, pool);
+            gemm_cases(report, pool, sizes.empty() ? usual_sizes() : sizes);
         else
             bandwidth_cases(report, pool, g);
     }

@@ -213,6 +213,8 @@ bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
     return false;
 }
 
+constexpr int64_t kTaskRows = 240, kTaskColumns = 256;  // of a packed contraction, to aim at
+
 // The register tile: mr rows of nv vectors with mr*nv + nv + 1 registers at most (measured as the spill limit), chosen
 // for little waste on known extents.
 ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contraction& c, const target::Machine& m) {
@@ -227,7 +229,8 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
     plan.nv = columns.upper() <= plan.lanes ? 1 : 2;
     const int limit =
         plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
-    plan.mr = limit;
+    // Rows of unknown number: a tile that most usual ones are near a multiple of.
+    plan.mr = limit == 14 ? 12 : limit;
     if (auto n = rows.constant(); n && *n > 0) {
         // Computed rows, padding included, times what a row costs: a shorter tile loads its columns for fewer rows.
         double best = 1e300;
@@ -253,13 +256,15 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
     const int64_t nr = static_cast<int64_t>(plan.nv) * plan.lanes;
     if (!w) plan.parts = parts_on(p, c, m);
     const int64_t parts = plan.parts;
-    plan.kc = 256 * parts;
+    // Blocks of both factors and the sums of a task are to fit the second cache.
+    const int64_t fits = (m.l2_bytes / 4 - kTaskRows * kTaskColumns) / (kTaskRows + kTaskColumns) / 64 * 64;
+    plan.kc = std::clamp<int64_t>(fits, 256, 512) * parts;
     if (auto n = depth.constant(); n && *n > 0) {
         const int64_t words = (*n + parts - 1) / parts, blocks = (words + 383) / 384;
         plan.kc = (words + blocks - 1) / blocks * parts;
     }
-    plan.nt = (256 + nr - 1) / nr * nr;
-    plan.mt = (240 + plan.mr - 1) / plan.mr * plan.mr;
+    plan.nt = (kTaskColumns + nr - 1) / nr * nr;
+    plan.mt = (kTaskRows + plan.mr - 1) / plan.mr * plan.mr;
     if (auto n = rows.constant(); n && *n > 0) {
         // Rows that are packed once for all may all share one evaluation of the columns, however many they are; the
         // tile of partial results is in the way only where the depth takes several blocks.

@@ -40,6 +40,16 @@ public:
             rows_.is_const() ? ceil_div(rows_, plan_.mt) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
         mt_ = rows_.is_const() ? Sym(plan_.mt) : ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_);
         if (unpacked_) {
+            // Rows that lie along the depth are copied as they are, which costs a fraction of turning them. Narrow tasks
+            // of rows: what is copied stays in the first caches, and threads have something to share.
+            copied_rows_ = !a_.constant && packer(a_).can_copy();
+            if (!rows_.is_const() || *rows_.constant() > 2 * mr_) {
+                const Sym threads = min(4, floor_div(rows_, Sym(2 * mr_)));
+                m_tiles_ = max(1, max(threads, ceil_div(rows_, Sym(kUnpackedRows))));
+                mt_ = max(mr_, ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_));
+                m_tiles_ = ceil_div(rows_, mt_);
+                most_rows_ = kUnpackedRows + mr_;
+            }
             nt_ = tile_columns();
             return;
         }
@@ -112,7 +122,10 @@ public:
                 b_.loop("k0", b_.i64(0), loop::max(depth, b_.i64(1)), plan_.kc, [&](LExpr k0) {
                     const LExpr k1 = b_.let("k1", loop::min(k0 + plan_.kc, depth));
                     const LExpr room = b_.i64(plan_.kc / parts_ + slack());
-                    if (!a_.whole()) pack(a, a_, room, m0, m1, k0, k1);
+                    if (copied_rows_)
+                        a.copy(a_.panels, b_.i64(0), b_.i64(pitch()), m0, m1, k0, k1);
+                    else if (!a_.whole())
+                        pack(a, a_, room, m0, m1, k0, k1);
                     if (!unpacked_ && !b_factor_.whole()) pack(b, b_factor_, room, n0, n1, k0, k1);
                     tiles(m0, m1, n0, n1, k0, k1);
                 });
@@ -137,6 +150,9 @@ private:
         return Sym((each + nr_ - 1) / nr_ * nr_);
     }
 
+    // Between copied rows: what panels() makes room for.
+    int64_t pitch() const { return plan_.kc + slack(); }
+
     // Panels of the task's own.
     void pack(Packer& p, const Factor& f, LExpr room, LExpr first, LExpr end, LExpr k0, LExpr k1) {
         p.pack(f.panels, b_.i64(0), room, first, end, k0, k1);
@@ -159,30 +175,54 @@ private:
                 for (int64_t v = 0; v < plan_.nv; ++v)
                     masks_.push_back(b_.let("mask", loop::first_lanes(n1 - j - v * lanes_, lanes_)));
             }
-            b_.loop("i", m0, m1, mr_, [&](LExpr i) {
-                const LExpr ap = b_.let("ap", a_base + loop::floordiv(i - m0, mr_) * a_depth * mr_);
-                const LExpr cp = one_block_ ? b_.i64(0) : b_.let("cp", (i - m0) * plan_.nt + (j - n0));
-                const LExpr left = b_.let("left", m1 - i);
-                LExpr whole;  // a full tile's last block goes from its registers to its place
-                if (direct_) {
-                    whole = loop::both(loop::ge(left, b_.i64(mr_)), loop::ge(n1 - j, b_.i64(nr_)));
-                    whole = b_.let("whole", one_block_ ? whole : loop::both(whole, last));
-                }
-                sums_of(i - m0, j - n0, m0, n0);
-                choose_rows(left, [&](int64_t rows) { tile(rows, ap, bp, cp, i, j, k0, k1, whole); });
-                LExpr pending = last;
-                if (direct_) pending = one_block_ ? loop::negate(whole) : loop::both(last, loop::negate(whole));
-                b_.if_(pending, [&] { epilogue(i, j, loop::min(left, b_.i64(mr_)), n1, cp); });
-            });
+            const auto rows = [&] { rows_of(m0, m1, n0, n1, k0, k1, j, a_base, a_depth, bp, last); };
+            if (!narrow_rest()) return rows();
+            b_.if_(
+                loop::le(n1 - j, b_.i64(lanes_)),
+                [&] {
+                    nv_ = 1;
+                    rows();
+                    nv_ = plan_.nv;
+                },
+                rows);
+        });
+    }
+
+    // Whether the last columns of few may run in a register tile of one vector.
+    bool narrow_rest() const {
+        if (!unpacked_ || plan_.nv != 2) return false;
+        const auto n = columns_.constant();
+        return !n || (*n % nr_ > 0 && *n % nr_ <= lanes_);
+    }
+
+    void rows_of(LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1, LExpr j, LExpr a_base, LExpr a_depth, LExpr bp,
+                 LExpr last) {
+        b_.loop("i", m0, m1, mr_, [&](LExpr i) {
+            const LExpr ap = b_.let("ap", copied_rows_ ? (i - m0) * pitch()
+                                                       : a_base + loop::floordiv(i - m0, mr_) * a_depth * mr_);
+            const LExpr cp = one_block_ ? b_.i64(0) : b_.let("cp", (i - m0) * plan_.nt + (j - n0));
+            const LExpr left = b_.let("left", m1 - i);
+            LExpr whole;  // a full tile's last block goes from its registers to its place
+            if (direct_) {
+                whole = loop::both(loop::ge(left, b_.i64(mr_)), loop::ge(n1 - j, b_.i64(nv_ * lanes_)));
+                whole = b_.let("whole", one_block_ ? whole : loop::both(whole, last));
+            }
+            sums_of(i - m0, j - n0, m0, n0);
+            choose_rows(left, [&](int64_t rows) { tile(rows, ap, bp, cp, i, j, k0, k1, whole); });
+            LExpr pending = last;
+            if (direct_) pending = one_block_ ? loop::negate(whole) : loop::both(last, loop::negate(whole));
+            b_.if_(pending, [&] { epilogue(i, j, loop::min(left, b_.i64(mr_)), n1, cp); });
         });
     }
 
     void tile(int64_t rows, LExpr ap, LExpr bp, LExpr cp, LExpr i, LExpr j, LExpr k0, LExpr k1, LExpr whole) {
         Operands o;
-        o.a = [&](int64_t r, LExpr k) { return b_.load(a_.panels, ap + k * mr_ + r); };
+        o.a = [&](int64_t r, LExpr k) {
+            return b_.load(a_.panels, copied_rows_ ? ap + k + r * pitch() : ap + k * mr_ + r);
+        };
         o.b = [&](LExpr k) {
             std::vector<LExpr> v;
-            for (int64_t n = 0; n < plan_.nv; ++n)
+            for (int64_t n = 0; n < nv_; ++n)
                 v.push_back(b_.let(
                     "b", unpacked_ ? b_.load(unpacked_->buffer,
                                              bp + k * point_.sym(step(*unpacked_, k_.k[0])) + n * lanes_, lanes_,
@@ -204,7 +244,7 @@ private:
         const Accumulators acc = register_tile(rows, b_.let("count", words(k1 - k0)), o);
         const auto keep = [&] {
             for (int64_t r = 0; r < rows; ++r)
-                for (int64_t v = 0; v < plan_.nv; ++v) b_.store(c_buffer_, place(r, v), sum(acc, r, v));
+                for (int64_t v = 0; v < nv_; ++v) b_.store(c_buffer_, place(r, v), sum(acc, r, v));
         };
         if (!whole || rows != mr_) return keep();
         b_.if_(
@@ -213,7 +253,7 @@ private:
                 const Point::Scope scope = point_.save();
                 for (int64_t r = 0; r < rows; ++r) {
                     decode(k_.m, b_.let("row", i + r));
-                    for (int64_t v = 0; v < plan_.nv; ++v)
+                    for (int64_t v = 0; v < nv_; ++v)
                         flat(j + v * lanes_, {}, sum(acc, r, v), b_.i64(r), b_.i64(v * lanes_));
                     point_.restore(scope);
                 }
@@ -273,22 +313,26 @@ private:
                 for (int64_t v = 0; v < plan_.nv; ++v) vector(r, column0 + v * lanes_, b_.i64(v * lanes_), {});
             });
         };
-        if (columns_.multiple_of(nr_)) return full();
-        b_.if_(loop::ge(n1 - column0, b_.i64(nr_)), full, [&] {
+        const auto rest = [&] {
             each_row([&](LExpr r) {
                 b_.loop("j", column0, n1, lanes_, [&](LExpr j) {
                     vector(r, j, j - column0,
                            columns_.multiple_of(lanes_) ? LExpr{} : loop::first_lanes(n1 - j, lanes_));
                 });
             });
-        });
+        };
+        if (nv_ < plan_.nv) return rest();
+        if (columns_.multiple_of(nr_)) return full();
+        b_.if_(loop::ge(n1 - column0, b_.i64(nr_)), full, rest);
     }
 
+    static constexpr int64_t kUnpackedRows = 96;  // of a task, at most (and less than a register tile more)
     Sym nt_ = 0, mt_ = 0, m_tiles_ = 1;
     int64_t most_rows_ = 0;  // of a task
     Factor a_, b_factor_;
     std::optional<Plain> unpacked_;
     std::vector<LExpr> masks_;  // of the columns of the register tile at hand, where unpacked_
+    bool copied_rows_ = false;  // a_.panels holds rows side by side along the depth, pitch() apart
     bool one_block_ = false;
     bool direct_ = false;  // full register tiles are finished from registers
     int64_t c_stride_ = 0;

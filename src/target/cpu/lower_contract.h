@@ -87,7 +87,7 @@ protected:
     };
     Accumulators register_tile(int64_t rows, LExpr count, const Operands& o);
     LExpr sum(const Accumulators& acc, int64_t row, int64_t vector) {
-        return b_.get(acc[static_cast<size_t>(row * plan_.nv + vector)]);
+        return b_.get(acc[static_cast<size_t>(row * nv_ + vector)]);
     }
 
     // Little enough to be written out for every vector of a register tile, straight from its registers.
@@ -105,6 +105,7 @@ protected:
     Point point_;
     int lanes_;
     int64_t nr_, mr_;
+    int64_t nv_;     // vectors of the register tile at hand: plan_.nv, or fewer at the last columns
     int64_t parts_;  // of a word along the depth; 1: elements
     DType type_;
     math::Sym rows_, columns_, depth_;

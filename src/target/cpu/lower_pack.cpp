@@ -185,6 +185,28 @@ void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LEx
     b_.if_(loop::gt(point_.sym(run), point_.sym(row)), by_depth, by_rows);
 }
 
+bool Packer::can_copy() const { return words_.parts == 1 && along_.size() == 1 && !across_.empty() && step(along_[0]) == 1; }
+
+void Packer::copy(loop::BufferId dst, LExpr base, LExpr pitch, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+    const LExpr rows = loop::ceildiv(end - first, width_) * width_;
+    b_.loop("r", b_.i64(0), rows, 1, [&](LExpr r) {
+        const Point::Scope scope = point_.save();
+        decode(c_, point_, across_, b_.let("row", loop::min(first + r, end - 1)));
+        const LExpr at = b_.let("at", base + r * pitch);
+        const auto step = [&](LExpr k, LExpr mask) {
+            const Point::Scope s = point_.save();
+            point_.set_lanes(along_[0], lanes_, 1, mask);
+            point_.bind(along_[0], k);
+            b_.store(dst, at + (k - k0), point_.broadcast(value()));
+            point_.restore(s);
+        };
+        const LExpr main = b_.let("main", k0 + loop::floordiv(k1 - k0, lanes_) * lanes_);
+        b_.loop("k", k0, main, lanes_, [&](LExpr k) { step(k, {}); });
+        b_.if_(loop::lt(main, k1), [&] { step(main, loop::first_lanes(k1 - main, lanes_)); });
+        point_.restore(scope);
+    });
+}
+
 // The depths [k0, k1) as runs of the innermost variable: body gets the depth that a run of it starts at, and the part
 // of the run that is wanted; all variables but the innermost are bound.
 void Packer::each_line(LExpr k0, LExpr k1, const std::function<void(LExpr, LExpr, LExpr)>& body) {

@@ -39,6 +39,12 @@ public:
     void pack(loop::BufferId dst, loop::Expr base, loop::Expr stride, loop::Expr first, loop::Expr end, loop::Expr k0,
               loop::Expr k1);
 
+    // The same rows one after another, `pitch` elements apart, depths side by side as in memory: for factors that lie so
+    // (can_copy). As far as the last panel goes; past k1 a row holds what is not to be used.
+    void copy(loop::BufferId dst, loop::Expr base, loop::Expr pitch, loop::Expr first, loop::Expr end, loop::Expr k0,
+              loop::Expr k1);
+    bool can_copy() const;
+
     // Whether the factor sees its rows as one flat index: then they are one run however many variables they have.
     bool flat() const;
 

@@ -18,6 +18,7 @@ ContractCommon::ContractCommon(Context& c, size_t nest)
       lanes_(plan_.lanes),
       nr_(static_cast<int64_t>(plan_.nv) * plan_.lanes),
       mr_(plan_.mr),
+      nv_(plan_.nv),
       parts_(std::max(1, plan_.parts)),
       type_(accumulate_type(c.math.expr(k_.reduce).dtype)) {
     rows_ = extent(k_.m);
@@ -221,7 +222,7 @@ void ContractCommon::choose_rows(LExpr left, const std::function<void(int64_t)>&
 }
 
 ContractCommon::Accumulators ContractCommon::register_tile(int64_t rows, LExpr count, const Operands& o) {
-    const int64_t nv = plan_.nv;
+    const int64_t nv = nv_;
     Accumulators acc;
     for (int64_t i = 0; i < rows * nv; ++i)
         acc.push_back(b_.local("c", loop::broadcast(b_.literal(type_, 0), lanes_)));
