@@ -4,7 +4,7 @@
     .venv/bin/python bench/gemm.py [--dtype f32|bf16|int8] [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
 
 SIZE is N or MxNxK; without one, squares from 64 to 2048 and skinny shapes. Needs torch: scripts/setup.sh --bench. Candidates
-take turns; each figure is that of the least of many runs, with the median beside it. Opwright is called through its C
+take turns, on several threads of some milliseconds each; each figure is that of the least of many runs, with the median beside it. Opwright is called through its C
 interface from Python, some microseconds, and makes its result anew each time; bench_kernels measures without. bf16 products are bf16 matrices, added up in f32, against torch.mm; int8 ones i8
 matrices whose product is i32, against torch._int_mm. The peak of fused multiply-adds in f32 is measured in the same run.
 --processor-time takes the calling thread's time in place of the clock's, for one thread on a busy machine. Values are seeded
@@ -84,9 +84,10 @@ def measure(dtype, m, n, k, threads, seconds, clock):
     end = time.perf_counter() + seconds
     while len(times["torch"]) < 5 or time.perf_counter() < end:
         for name, run in runs.items():
-            start = clock()
-            run()
-            times[name].append(clock() - start)
+            for _ in range(turn(threads, times[name])):
+                start = clock()
+                run()
+                times[name].append(clock() - start)
     gflops = 2e-9 * m * n * k
     least = {name: min(t) for name, t in times.items()}
     return {
@@ -98,6 +99,15 @@ def measure(dtype, m, n, k, threads, seconds, clock):
         "of_the_faster": min(t for name, t in least.items() if name != "opwright") / least["opwright"],
         "rounds": len(times["torch"]),
     }
+
+
+def turn(threads, times):
+    """Runs in a row. Threads of each library spin for a while after a run, and would take processors from the next one's:
+    with several threads a turn begins after a pause and takes some milliseconds."""
+    if threads == 1:
+        return 1
+    time.sleep(0.1)
+    return 5 if not times else max(5, int(0.01 / min(times)))
 
 
 def peak(threads):

@@ -1,5 +1,6 @@
 #include "runtime/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -21,8 +22,12 @@ constexpr uint32_t kOpen = 0x80000000u;  // further workers may join the job
 // compete.
 constexpr auto kCallerSpin = std::chrono::microseconds(30), kWorkerSpin = std::chrono::microseconds(1000);
 
+constexpr size_t kSentAway = 8;  // workers, at most, that are told where to wake: a microsecond or two each
+
 // When the last job for several threads began, and how long a worker that slept took to join one: of all pools.
 std::atomic<int64_t> last_shared_job{INT64_MIN / 2}, waking{20000};
+// When help was last asked for (helper_nanoseconds), given or not.
+std::atomic<int64_t> last_asked{INT64_MIN / 2};
 
 int64_t now_nanoseconds() {
     const auto t = std::chrono::steady_clock::now().time_since_epoch();
@@ -96,10 +101,14 @@ double control_group_quota() {
 
 }  // namespace
 
+// Jobs in quick succession wake the workers even where that is late for the job itself: it is in time for the next ones,
+// whereas each of them alone would never be worth it.
 int64_t helper_nanoseconds() {
-    constexpr int64_t kAwake = 1000, kSpin = std::chrono::nanoseconds(kWorkerSpin).count();
-    const int64_t idle = now_nanoseconds() - last_shared_job.load(std::memory_order_relaxed);
-    return idle < kSpin * 3 / 4 ? kAwake : waking.load(std::memory_order_relaxed);
+    constexpr int64_t kAwake = 1000, kSoon = std::chrono::nanoseconds(kWorkerSpin).count() * 3 / 4;
+    const int64_t now = now_nanoseconds();
+    const int64_t before = last_asked.exchange(now, std::memory_order_relaxed);
+    const int64_t last = std::max(before, last_shared_job.load(std::memory_order_relaxed));
+    return now - last < kSoon ? kAwake : waking.load(std::memory_order_relaxed);
 }
 
 int available_processors() {
@@ -121,9 +130,41 @@ struct ThreadPool::Scratch {
     }
 };
 
+// Of a worker: whether it sleeps, and the processors that it may use where send_away() has taken one from it.
+struct ThreadPool::Sleeper {
+    enum State : int { Awake, Asleep, Sent };
+    std::atomic<int> state{Awake};
+    cpu_set_t allowed;
+    void wake() {
+        if (state.exchange(Awake) == Sent) pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
+    }
+};
+
+// Before workers are woken: the system likes to wake a thread on the processor of the one that wakes it, where it waits
+// until that one's share of the job is done. Those that sleep may use all others, until they run.
+void ThreadPool::send_away() {
+    const int here = sched_getcpu();
+    if (here < 0) return;
+    for (size_t i = 0; i < threads_.size(); ++i) {
+        Sleeper& s = *sleepers_[i];
+        cpu_set_t set;
+        if (s.state.load(std::memory_order_relaxed) != Sleeper::Asleep) continue;
+        if (pthread_getaffinity_np(threads_[i].native_handle(), sizeof set, &set) != 0 || !CPU_ISSET(here, &set) ||
+            CPU_COUNT(&set) < 2)
+            continue;
+        s.allowed = set;
+        CPU_CLR(here, &set);
+        if (pthread_setaffinity_np(threads_[i].native_handle(), sizeof set, &set) != 0) continue;
+        int asleep = Sleeper::Asleep;  // a worker that woke by itself meanwhile is given back here what it may use
+        if (!s.state.compare_exchange_strong(asleep, Sleeper::Sent))
+            pthread_setaffinity_np(threads_[i].native_handle(), sizeof s.allowed, &s.allowed);
+    }
+}
+
 ThreadPool::ThreadPool(int threads) {
     if (threads <= 0) threads = available_processors();
     for (int i = 0; i < threads; ++i) scratch_.push_back(std::make_unique<Scratch>());
+    for (int i = 1; i < threads; ++i) sleepers_.push_back(std::make_unique<Sleeper>());
     for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
@@ -174,7 +215,11 @@ void ThreadPool::work(int worker) noexcept {
             if (state_.fetch_sub(1) == 1) state_.notify_one();  // the last to leave a closed job
         }
         slept = !spin_until(kWorkerSpin, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; });
-        if (slept) epoch_.wait(epoch);
+        if (!slept) continue;
+        Sleeper& sleeper = *sleepers_[static_cast<size_t>(worker - 1)];
+        sleeper.state.store(Sleeper::Asleep);
+        epoch_.wait(epoch);
+        sleeper.wake();
     }
 }
 
@@ -211,6 +256,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
         job_ = {call, context, count, grain, helpers + 1};
         next_.store(0, std::memory_order_relaxed);
         last_shared_job.store(now_nanoseconds(), std::memory_order_relaxed);
+        if (threads_.size() <= kSentAway) send_away();
         state_.store(kOpen);
         epoch_.fetch_add(1);
         if (helpers == static_cast<int>(threads_.size()))

@@ -60,12 +60,15 @@ private:
     };
     struct Scratch;
     struct Watched;
+    struct Sleeper;
 
     void run(int64_t count, int64_t grain, Call call, void* context);
     void work(int worker) noexcept;
     void take_chunks(int worker);
+    void send_away();
 
     std::vector<std::unique_ptr<Scratch>> scratch_;
+    std::vector<std::unique_ptr<Sleeper>> sleepers_;  // by worker but the caller
     std::vector<std::thread> threads_;
     std::mutex callers_;  // one job at a time
     Watcher* watcher_ = nullptr;

@@ -723,7 +723,7 @@ public:
             for (VarId v : q.vars) n = n * p.vars[v].extent;
             if (nest.contraction) {
                 for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
-                total_ = total_ + n * Sym(kContractionWork);
+                total_ = total_ + n * Sym(kContractionWork / std::max(1, plan.contract.parts));
                 continue;
             }
             lanes_ = std::max(1, plan.equations[j].lanes);

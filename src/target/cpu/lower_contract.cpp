@@ -140,7 +140,7 @@ private:
     // columns are shared out among threads; otherwise equal tasks at least.
     Sym tile_columns() const {
         const Sym nr(nr_), most(plan_.nt);
-        const int64_t pieces = rows_.lower() >= 96 || unpacked_ ? 8 : 4;
+        const Sym pieces = unpacked_ ? Sym(8) : select(less(rows_, 96), 4, 8);
         const Sym narrow = max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
         if (a_.whole()) return narrow;
         if (unpacked_) return select(less(rows_, Sym(2 * mr_ + 1)), narrow, most);
