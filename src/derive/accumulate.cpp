@@ -9,6 +9,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 bool maximises(ReduceOp op) { return op == ReduceOp::Max || op == ReduceOp::ArgMax || op == ReduceOp::ArgMaxLast; }
+bool sign_open(Bounded x) { return x.e > 0 && std::fabs(x.v) <= x.e; }
 bool takes_last(ReduceOp op) { return op == ReduceOp::ArgMaxLast || op == ReduceOp::ArgMinLast; }
 }  // namespace
 
@@ -78,6 +79,9 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
             const double r = best_.v * x.v;
             double e = std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e;
             if (!empty_) e += c_->error(std::fabs(r) + e);
+            // A zero stays one, but has an unknown sign as soon as one factor's is unknown.
+            if (c_->is_zero(best_) || c_->is_zero(x))
+                e = sign_open(best_) || sign_open(x) ? c_->tiny : 0;
             best_ = {r, e};
         } else {
             const Bounded f[2] = {best_, x};

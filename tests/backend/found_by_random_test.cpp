@@ -70,6 +70,14 @@ op found(x: f32[m], w: f32[n, 1]) -> y: f32[8]:
     example x = f32[1], w = f32[0,1]
     example x = f32[1], w = f32[9,1]
 )"},
+    // A product that a zero makes 0 kept the sign that factors of unknown sign gave it in the reference.
+    {"a_zero_among_factors_of_unknown_sign", R"(
+op found(x: f32[n]) -> y: f32[]:
+    i in 0..6
+    y[] = prod[i](sin(x[i] outside zero * 0.75))
+    example x = f32[1]
+    example x = f32[5]
+)"},
     // A temporary of one element, which C and CUDA hold as a scalar, was read for one beyond it.
     {"a_literal_index_beyond_a_temporary", R"(
 op found(x: f32[n]) -> (y: f32[], z: f32[]):
