@@ -33,6 +33,7 @@ struct KernelSource {
     std::string tasks, block_extent;  // host expressions over sizes: tasks without the block axis; its extent
     bool block_in_grid = false;       // the block axis is cut into tasks
     bool whole = false;               // the block axis is held whole
+    bool tiled() const { return !block_extent.empty() && !whole; }
     int64_t max_tile = 1;             // lanes that the unified buffer allows
     int64_t tile = 0;                 // lanes that the schedule asks for; 0: as many as are useful
     std::vector<Budget> budget;

@@ -229,16 +229,14 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
     r += "    int64_t tasks;         // of all cores together\n    int64_t tasksPerCore;  // the last core may have "
          "fewer\n};\n\n";
     const std::string sizes = size_parameters(op);
-    r += fmt::format("inline {} Make{}({}{}int64_t cores, int64_t maxTile = {})\n{{\n", type, type, sizes,
-                     sizes.empty() ? "" : ", ", lanes_of(k));
+    r += fmt::format("inline {} Make{}({}{}int64_t cores{})\n{{\n", type, type, sizes, sizes.empty() ? "" : ", ",
+                     k.tiled() ? fmt::format(", int64_t maxTile = {}", lanes_of(k)) : "");
     r += fmt::format("    {} t{{}};\n", type);
     for (const std::string& f : op.fields) r += fmt::format("    t.{0} = {0};\n", f);
     const auto up = [](const std::string& n) { return n.find(' ') == std::string::npos ? n : "(" + n + ")"; };
     if (k.block_extent.empty()) {
-        r += "    (void)maxTile;  // no tiles\n";
         r += fmt::format("    t.tasks = {};\n", k.tasks);
     } else if (k.whole) {
-        r += "    (void)maxTile;  // rows are held whole\n";
         r += fmt::format("    t.tileLength = static_cast<uint32_t>(({} + 63) / 64 * 64);\n    t.tasks = {};\n",
                          k.block_extent, k.tasks);
     } else {
@@ -247,12 +245,11 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
             r += "    // Tiles as large as fit, but enough of them for all cores.\n";
             r += fmt::format("    const int64_t rows = {};\n", k.tasks);
             r += "    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;\n    tile = tile < extent ? "
-                 "tile : extent;\n";
+                 "tile : extent;\n    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n";
         } else {
-            r += "    int64_t tile = extent;\n";
+            r += "    const int64_t tile = extent < maxTile ? (extent + 63) / 64 * 64 : maxTile;\n";
         }
-        r += "    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n    t.tileLength = "
-             "static_cast<uint32_t>(tile > 64 ? tile : 64);\n";
+        r += "    t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);\n";
         r += k.block_in_grid ? "    t.tasks = rows * ((extent + t.tileLength - 1) / t.tileLength);\n"
                              : fmt::format("    t.tasks = {};\n", up(k.tasks));
     }

@@ -81,9 +81,11 @@ std::string driver_text(const Operator& op, const Program&, const std::string& f
             for (TensorId t : k.parameters) pass += fmt::format("(GM_ADDR){}, ", names.tensor(t));
             if (k.faults) pass += "(GM_ADDR)faults, ";
             const std::string tile =
-                fmt::format("maxTile < {0} ? maxTile : {0}", std::min<int64_t>(k.max_tile, k.tile ? k.tile : 4096));
+                k.tiled() ? fmt::format(", maxTile < {0} ? maxTile : {0}",
+                                        std::min<int64_t>(k.max_tile, k.tile ? k.tile : 4096))
+                          : "";
             r += fmt::format(
-                "        {{\n            const {} tiling = Make{}({}cores, {});\n"
+                "        {{\n            const {} tiling = Make{}({}cores{});\n"
                 "            int64_t blocks = tiling.tasks == 0 ? 0 : (tiling.tasks + tiling.tasksPerCore - 1) / "
                 "tiling.tasksPerCore;\n"
                 "            if ({}) blocks = (blocks + 1) / 2;  // two vector cores a block\n"

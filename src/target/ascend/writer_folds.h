@@ -61,8 +61,7 @@ protected:
             compute_.push_back(
                 fmt::format("LocalTensor<{0}> {1} = {2}.Get<{0}>();", memory_type(a.type), local, a.text));
             if (a.kind == Acc::Vectorised) {
-                compute_.push_back(fmt::format("Duplicate({}, static_cast<{}>({}), tiling.tileLength);", local,
-                                               memory_type(a.type), start_of(a)));
+                compute_.push_back(fmt::format("Duplicate({}, {}, tiling.tileLength);", local, start_of(a)));
             } else {
                 if (is_arg(a.op)) {
                     a.best = own_.unique(name + "ValueBuf");

@@ -167,6 +167,16 @@ protected:
         queues_.push_back({n, memory_type(t), in, static_cast<int64_t>(size_of(t))});
         return n;
     }
+    // Passes one after the other over a tensor take turns with its queues.
+    std::string in_queue(TensorId t, const std::string& wish, DType type) {
+        for (auto& [queue, segment] : in_queues_[t])
+            if (segment != segment_) {
+                segment = segment_;
+                return queue;
+            }
+        in_queues_[t].emplace_back(queue(wish, type, true), segment_);
+        return in_queues_[t].back().first;
+    }
     // A buffer of the class that lives as long as the task.
     std::string kept(BufferId b, DType t) {
         if (auto it = kept_.find(b); it != kept_.end()) return it->second;
@@ -241,6 +251,7 @@ protected:
     std::vector<TensorId> parameters_;
     std::set<TensorId> scattered_;
     std::vector<Queue> queues_, buffers_;
+    std::map<TensorId, std::vector<std::pair<std::string, int>>> in_queues_;  // and the segment that used each last
     std::set<std::string> scalar_queues_;
     std::vector<Member> members_;
     std::set<VarId> loop_vars_;

@@ -81,7 +81,7 @@ protected:
             places_[s.dst] = {.text = local, .dtype = t, .segment = segment_, .buffer = buf};
             return;
         }
-        const std::string q = queue(b.name, t, true), local = own_.unique(lower_camel(b.name) + "Local");
+        const std::string q = in_queue(x.ref, b.name, t), local = own_.unique(lower_camel(b.name) + "Local");
         copy_in_.push_back(fmt::format("LocalTensor<{}> {} = {}.AllocTensor<{}>();", type, local, q, type));
         copy_in_.insert(copy_in_.end(), lines.begin(), lines.end());
         copy_in_.push_back(fmt::format(fmt::runtime(copy_line), local));

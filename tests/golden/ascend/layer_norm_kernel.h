@@ -6,10 +6,9 @@
 // layer_norm: tiles of up to 4608 elements take 185120 of 188416 bytes of unified buffer: inQueueX 2 x 18432,
 //   outQueueCentre 2 x 32, outQueueInvStd 2 x 32, inQueueScale 2 x 18432, inQueueBias 2 x 18432, outQueueY 2 x
 //   18432, tmpBuf0 18432, tmpBuf1 18432, foldedBuf 32, workBuf 640.
-// layer_norm_long_rows: tiles of up to 3072 elements take 184928 of 188416 bytes of unified buffer: inQueueX 2 x
-//   12288, outQueueCentre 2 x 32, inQueueX1 2 x 12288, outQueueInvStd 2 x 32, inQueueX2 2 x 12288, inQueueScale 2 x
-//   12288, inQueueBias 2 x 12288, outQueueY 2 x 12288, sumBuf 12288, sumBuf1 12288, tmpBuf0 12288, foldedBuf 32,
-//   workBuf 448.
+// layer_norm_long_rows: tiles of up to 4096 elements take 180960 of 188416 bytes of unified buffer: inQueueX 2 x
+//   16384, outQueueCentre 2 x 32, outQueueInvStd 2 x 32, inQueueScale 2 x 16384, inQueueBias 2 x 16384, outQueueY 2
+//   x 16384, sumBuf 16384, sumBuf1 16384, tmpBuf0 16384, foldedBuf 32, workBuf 576.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -25,12 +24,11 @@ struct LayerNormTiling {
     int64_t tasksPerCore;  // the last core may have fewer
 };
 
-inline LayerNormTiling MakeLayerNormTiling(int64_t sizeA0, int64_t sizeR0, int64_t cores, int64_t maxTile = 4608)
+inline LayerNormTiling MakeLayerNormTiling(int64_t sizeA0, int64_t sizeR0, int64_t cores)
 {
     LayerNormTiling t{};
     t.sizeA0 = sizeA0;
     t.sizeR0 = sizeR0;
-    (void)maxTile;  // rows are held whole
     t.tileLength = static_cast<uint32_t>((sizeR0 + 63) / 64 * 64);
     t.tasks = sizeA0;
     t.tasksPerCore = (t.tasks + cores - 1) / cores;
@@ -47,14 +45,13 @@ struct LayerNormLongRowsTiling {
 };
 
 inline LayerNormLongRowsTiling MakeLayerNormLongRowsTiling(int64_t sizeA0, int64_t sizeR0, int64_t cores,
-        int64_t maxTile = 3072)
+        int64_t maxTile = 4096)
 {
     LayerNormLongRowsTiling t{};
     t.sizeA0 = sizeA0;
     t.sizeR0 = sizeR0;
     const int64_t extent = sizeR0;
-    int64_t tile = extent;
-    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
+    const int64_t tile = extent < maxTile ? (extent + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
     t.tasks = sizeA0;
     t.tasksPerCore = (t.tasks + cores - 1) / cores;
@@ -251,9 +248,7 @@ public:
         yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeA0 * tiling.sizeR0);
         pipe->InitBuffer(inQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueCentre, BUFFER_NUM, 32);
-        pipe->InitBuffer(inQueueX1, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueInvStd, BUFFER_NUM, 32);
-        pipe->InitBuffer(inQueueX2, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(inQueueScale, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(inQueueBias, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
@@ -305,7 +300,7 @@ private:
     __aicore__ inline void Compute1()
     {
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
-        Duplicate(sumLocal, static_cast<float>(0.0f), tiling.tileLength);
+        Duplicate(sumLocal, 0.0f, tiling.tileLength);
     }
 
     __aicore__ inline void CopyIn1()
@@ -336,7 +331,7 @@ private:
         centreLocal.SetValue(0, centre1);
         Await<HardEvent::S_V>();
         LocalTensor<float> sumLocal1 = sumBuf1.Get<float>();
-        Duplicate(sumLocal1, static_cast<float>(0.0f), tiling.tileLength);
+        Duplicate(sumLocal1, 0.0f, tiling.tileLength);
         outQueueCentre.EnQue(centreLocal);
     }
 
@@ -349,20 +344,20 @@ private:
 
     __aicore__ inline void CopyIn2()
     {
-        LocalTensor<float> xLocal1 = inQueueX1.AllocTensor<float>();
+        LocalTensor<float> xLocal1 = inQueueX.AllocTensor<float>();
         LoadTile(xLocal1, xGm[a0 * tiling.sizeR0 + r0], count);
-        inQueueX1.EnQue(xLocal1);
+        inQueueX.EnQue(xLocal1);
     }
 
     __aicore__ inline void Compute4()
     {
-        LocalTensor<float> xLocal1 = inQueueX1.DeQue<float>();
+        LocalTensor<float> xLocal1 = inQueueX.DeQue<float>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
         Adds(tmp0, xLocal1, -centre1, count);
         Mul(tmp0, tmp0, tmp0, count);
         LocalTensor<float> sumLocal1 = sumBuf1.Get<float>();
         Add(sumLocal1, sumLocal1, tmp0, count);
-        inQueueX1.FreeTensor(xLocal1);
+        inQueueX.FreeTensor(xLocal1);
     }
 
     __aicore__ inline void Compute5()
@@ -389,9 +384,9 @@ private:
 
     __aicore__ inline void CopyIn3()
     {
-        LocalTensor<float> xLocal2 = inQueueX2.AllocTensor<float>();
+        LocalTensor<float> xLocal2 = inQueueX.AllocTensor<float>();
         LoadTile(xLocal2, xGm[a0 * tiling.sizeR0 + r0], count);
-        inQueueX2.EnQue(xLocal2);
+        inQueueX.EnQue(xLocal2);
         LocalTensor<float> scaleLocal = inQueueScale.AllocTensor<float>();
         LoadTile(scaleLocal, scaleGm[r0], count);
         inQueueScale.EnQue(scaleLocal);
@@ -402,7 +397,7 @@ private:
 
     __aicore__ inline void Compute6()
     {
-        LocalTensor<float> xLocal2 = inQueueX2.DeQue<float>();
+        LocalTensor<float> xLocal2 = inQueueX.DeQue<float>();
         LocalTensor<float> scaleLocal = inQueueScale.DeQue<float>();
         LocalTensor<float> biasLocal = inQueueBias.DeQue<float>();
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
@@ -411,7 +406,7 @@ private:
         Muls(tmp0, tmp0, invStd1, count);
         Mul(tmp0, tmp0, scaleLocal, count);
         Add(yLocal, tmp0, biasLocal, count);
-        inQueueX2.FreeTensor(xLocal2);
+        inQueueX.FreeTensor(xLocal2);
         inQueueScale.FreeTensor(scaleLocal);
         inQueueBias.FreeTensor(biasLocal);
         outQueueY.EnQue(yLocal);
@@ -433,9 +428,7 @@ private:
     GlobalTensor<float> yGm;
     TQue<TPosition::VECIN, 1> inQueueX;
     TQue<TPosition::VECOUT, 1> outQueueCentre;
-    TQue<TPosition::VECIN, 1> inQueueX1;
     TQue<TPosition::VECOUT, 1> outQueueInvStd;
-    TQue<TPosition::VECIN, 1> inQueueX2;
     TQue<TPosition::VECIN, 1> inQueueScale;
     TQue<TPosition::VECIN, 1> inQueueBias;
     TQue<TPosition::VECOUT, 1> outQueueY;

@@ -4,9 +4,8 @@
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
 // softmax: tiles of up to 9216 elements take 185568 of 188416 bytes of unified buffer: inQueueX 2 x 36864,
 //   outQueueY 2 x 36864, tmpBuf0 36864, foldedBuf 32, workBuf 1216.
-// softmax_long_rows: tiles of up to 4096 elements take 180832 of 188416 bytes of unified buffer: inQueueX 2 x
-//   16384, inQueueX1 2 x 16384, inQueueX2 2 x 16384, outQueueY 2 x 16384, maxBuf 16384, sumBuf 16384, tmpBuf0 16384,
-//   foldedBuf 32, workBuf 576.
+// softmax_long_rows: tiles of up to 4096 elements take 115296 of 188416 bytes of unified buffer: inQueueX 2 x
+//   16384, outQueueY 2 x 16384, maxBuf 16384, sumBuf 16384, tmpBuf0 16384, foldedBuf 32, workBuf 576.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -22,12 +21,11 @@ struct SoftmaxTiling {
     int64_t tasksPerCore;  // the last core may have fewer
 };
 
-inline SoftmaxTiling MakeSoftmaxTiling(int64_t sizeO0, int64_t sizeR0, int64_t cores, int64_t maxTile = 9216)
+inline SoftmaxTiling MakeSoftmaxTiling(int64_t sizeO0, int64_t sizeR0, int64_t cores)
 {
     SoftmaxTiling t{};
     t.sizeO0 = sizeO0;
     t.sizeR0 = sizeR0;
-    (void)maxTile;  // rows are held whole
     t.tileLength = static_cast<uint32_t>((sizeR0 + 63) / 64 * 64);
     t.tasks = sizeO0;
     t.tasksPerCore = (t.tasks + cores - 1) / cores;
@@ -50,8 +48,7 @@ inline SoftmaxLongRowsTiling MakeSoftmaxLongRowsTiling(int64_t sizeO0, int64_t s
     t.sizeO0 = sizeO0;
     t.sizeR0 = sizeR0;
     const int64_t extent = sizeR0;
-    int64_t tile = extent;
-    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
+    const int64_t tile = extent < maxTile ? (extent + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
     t.tasks = sizeO0;
     t.tasksPerCore = (t.tasks + cores - 1) / cores;
@@ -191,8 +188,6 @@ public:
         xGm.SetGlobalBuffer((__gm__ float *)x, tiling.sizeO0 * tiling.sizeR0);
         yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeO0 * tiling.sizeR0);
         pipe->InitBuffer(inQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(inQueueX1, BUFFER_NUM, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(inQueueX2, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(maxBuf, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(sumBuf, tiling.tileLength * sizeof(float));
@@ -240,7 +235,7 @@ private:
     __aicore__ inline void Compute1()
     {
         LocalTensor<float> maxLocal = maxBuf.Get<float>();
-        Duplicate(maxLocal, static_cast<float>(-__builtin_inff()), tiling.tileLength);
+        Duplicate(maxLocal, -__builtin_inff(), tiling.tileLength);
     }
 
     __aicore__ inline void CopyIn1()
@@ -266,25 +261,25 @@ private:
         Await<HardEvent::V_S>();
         max = folded.GetValue(0);
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
-        Duplicate(sumLocal, static_cast<float>(0.0f), tiling.tileLength);
+        Duplicate(sumLocal, 0.0f, tiling.tileLength);
     }
 
     __aicore__ inline void CopyIn2()
     {
-        LocalTensor<float> xLocal1 = inQueueX1.AllocTensor<float>();
+        LocalTensor<float> xLocal1 = inQueueX.AllocTensor<float>();
         LoadTile(xLocal1, xGm[o0 * tiling.sizeR0 + r0], count);
-        inQueueX1.EnQue(xLocal1);
+        inQueueX.EnQue(xLocal1);
     }
 
     __aicore__ inline void Compute4()
     {
-        LocalTensor<float> xLocal1 = inQueueX1.DeQue<float>();
+        LocalTensor<float> xLocal1 = inQueueX.DeQue<float>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
         Adds(tmp0, xLocal1, -max, count);
         Exp(tmp0, tmp0, count);
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
         Add(sumLocal, sumLocal, tmp0, count);
-        inQueueX1.FreeTensor(xLocal1);
+        inQueueX.FreeTensor(xLocal1);
     }
 
     __aicore__ inline void Compute5()
@@ -298,21 +293,21 @@ private:
 
     __aicore__ inline void CopyIn3()
     {
-        LocalTensor<float> xLocal2 = inQueueX2.AllocTensor<float>();
+        LocalTensor<float> xLocal2 = inQueueX.AllocTensor<float>();
         LoadTile(xLocal2, xGm[o0 * tiling.sizeR0 + r0], count);
-        inQueueX2.EnQue(xLocal2);
+        inQueueX.EnQue(xLocal2);
     }
 
     __aicore__ inline void Compute6()
     {
-        LocalTensor<float> xLocal2 = inQueueX2.DeQue<float>();
+        LocalTensor<float> xLocal2 = inQueueX.DeQue<float>();
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
         Adds(tmp0, xLocal2, -max, count);
         Exp(tmp0, tmp0, count);
         Duplicate(yLocal, sum, count);
         Div(yLocal, tmp0, yLocal, count);
-        inQueueX2.FreeTensor(xLocal2);
+        inQueueX.FreeTensor(xLocal2);
         outQueueY.EnQue(yLocal);
     }
 
@@ -327,8 +322,6 @@ private:
     GlobalTensor<float> xGm;
     GlobalTensor<float> yGm;
     TQue<TPosition::VECIN, 1> inQueueX;
-    TQue<TPosition::VECIN, 1> inQueueX1;
-    TQue<TPosition::VECIN, 1> inQueueX2;
     TQue<TPosition::VECOUT, 1> outQueueY;
     TBuf<TPosition::VECCALC> maxBuf;
     TBuf<TPosition::VECCALC> sumBuf;
