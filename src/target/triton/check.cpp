@@ -88,7 +88,8 @@ void write_check(const Program& p, File& file, const std::string& function, cons
                 ? "torch.bfloat16"
                 : "torch." + (info.dtype == DType::Bool ? "bool" : storage_name(info.dtype).substr(3));
         if (is_float(info.dtype)) {
-            out.line(fmt::format("{} = torch.randn({}).to({})", n, tuple(shape), type));
+            out.line(fmt::format("{} = torch.randn({}){}", n, tuple(shape),
+                                 info.dtype == DType::F32 ? "" : ".to(" + type + ")"));
         } else if (const auto l = limits.find(t); l != limits.end()) {
             std::vector<std::string> lows, ends;
             const auto add = [&](std::vector<std::string>& all, const Sym& s) {
@@ -118,8 +119,8 @@ void write_check(const Program& p, File& file, const std::string& function, cons
     host.insert(host.end(), names.begin(), names.end());
     for (const auto& [n, symbol] : keywords) device_arguments.push_back(n + "=" + n);
     out.line(fmt::format("expected = reference({})", joined(host)));
-    out.line(fmt::format("results = {}({})", function, joined(device_arguments)));
-    if (p.outputs.size() == 1) out.line("results = (results,)");
+    out.line(fmt::format(fmt::runtime(p.outputs.size() == 1 ? "results = ({}({}),)" : "results = {}({})"), function,
+                         joined(device_arguments)));
     // Sums and functions in the type that they are computed in; then a rounding for each tensor that is stored
     // narrower.
     double tolerance = 0;

@@ -155,15 +155,17 @@ void KernelPrinter::grid() {
         return;
     }
     body_.line("pid = tl.program_id(0).to(INDEX)");
+    std::string rest = "pid";
     for (size_t i = many.size(); i-- > 0;) {
         const tile::GridAxis& g = many[i];
         const std::string count = steps(g, false);
-        const std::string step = i == 0 ? "pid" : "pid % " + count;
+        const std::string step = i == 0 ? rest : "pid % " + count;
         if (block_.count(g.var))
             define_axis(g.var, block_text(g.var, step), fits(g));
         else
             define_scalar(g.var, step);
-        if (i > 0) body_.line("pid = pid // " + count);
+        if (i > 1) body_.line("pid = pid // " + count);
+        if (i == 1) rest = "pid // " + count;
     }
 }
 

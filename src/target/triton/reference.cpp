@@ -44,8 +44,11 @@ public:
             slices.push_back((grid.back().find(' ') == std::string::npos ? ":" : ": ") + grid.back());
         }
         if (!vars_.empty()) {
-            out_.line(vars_.size() == 1 ? fmt::format("{} = np.ogrid[{}]", names[0], slices[0])
-                                        : fmt::format("{} = np.ogrid[{}]", joined(names), joined(slices)));
+            const std::string line = vars_.size() == 1
+                                         ? fmt::format("{} = np.ogrid[{}]", names[0], slices[0])
+                                         : fmt::format("{} = np.ogrid[{}]", joined(names), joined(slices));
+            if (line != ogrid_) out_.line(line);
+            ogrid_ = line;
         }
         const std::string& lhs = file_.tensor(q.lhs);
         const DType t = p_.tensors[q.lhs].dtype;
@@ -303,7 +306,7 @@ private:
     std::map<VarId, std::string> index_;
     std::set<ExprId> seen_;
     std::set<TensorId> started_;
-    std::string grid_;
+    std::string grid_, ogrid_;
 };
 
 }  // namespace

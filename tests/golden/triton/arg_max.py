@@ -41,8 +41,7 @@ def arg_max_kernel(
 ):
     pid = tl.program_id(0).to(INDEX)
     b0 = pid % tl.cdiv(B0, BLOCK_B0) * BLOCK_B0 + tl.arange(0, BLOCK_B0)
-    pid = pid // tl.cdiv(B0, BLOCK_B0)
-    a0 = pid
+    a0 = pid // tl.cdiv(B0, BLOCK_B0)
     best = tl.full([BLOCK_N, BLOCK_B0], float("-inf"), tl.float32)
     best_at = tl.full([BLOCK_N, BLOCK_B0], N, INDEX)
     for start in range(0, N, BLOCK_N):
@@ -135,10 +134,9 @@ def check():
         (2, 33, 5),
         (2, 129, 5),
     ]:
-        x = torch.randn((A0, N, B0)).to(torch.float32)
+        x = torch.randn((A0, N, B0))
         expected = reference(x.double().numpy(), A0, N, B0)
-        results = arg_max(x.to(device))
-        results = (results,)
+        results = (arg_max(x.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

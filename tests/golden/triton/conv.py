@@ -223,14 +223,13 @@ def check():
         (4, 4, 4, 4, 4, 0, 4),
         (4, 4, 4, 4, 4, 4, 0),
     ]:
-        x = torch.randn((N, C, X_2, X_3)).to(torch.float32)
-        w = torch.randn((M, C, K0, K1)).to(torch.float32)
-        bias = torch.randn((M,)).to(torch.float32)
+        x = torch.randn((N, C, X_2, X_3))
+        w = torch.randn((M, C, K0, K1))
+        bias = torch.randn((M,))
         expected = reference(
             x.double().numpy(), w.double().numpy(), bias.double().numpy(), N, C, X_2, X_3, M, K0, K1
         )
-        results = conv(x.to(device), w.to(device), bias.to(device))
-        results = (results,)
+        results = (conv(x.to(device), w.to(device), bias.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

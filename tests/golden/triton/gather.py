@@ -35,8 +35,7 @@ def gather_kernel(
     b0 = pid % tl.cdiv(B0, BLOCK_B0) * BLOCK_B0 + tl.arange(0, BLOCK_B0)
     pid = pid // tl.cdiv(B0, BLOCK_B0)
     j1 = pid % tl.cdiv(J1, BLOCK_J1) * BLOCK_J1 + tl.arange(0, BLOCK_J1)
-    pid = pid // tl.cdiv(J1, BLOCK_J1)
-    j0 = pid
+    j0 = pid // tl.cdiv(J1, BLOCK_J1)
     j1_mask = j1 < J1
     at = tl.load(at_ptr + j0 * J1 + j1, mask=j1_mask)
     at_1 = tl.where(at < 0, at + tl.cast(X_0, tl.int64), at)
@@ -139,11 +138,10 @@ def check():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     for X_0, B0, J0, J1 in []:
-        x = torch.randn((X_0, B0)).to(torch.float32)
+        x = torch.randn((X_0, B0))
         at = torch.randint(0, 0, (J0, J1)).to(torch.int64)
         expected = reference(x.double().numpy(), at.numpy(), X_0, B0, J0, J1)
-        results = gather(x.to(device), at.to(device))
-        results = (results,)
+        results = (gather(x.to(device), at.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

@@ -262,7 +262,6 @@ def reference(x, scale, bias, A0, R0):
     centre = _whole(
         _fold(np.sum, x[a0, r0], (1,), (A0, R0), 0) / np.float64(R0), (A0, 1), (A0,), np.float64
     )
-    a0, r0 = np.ogrid[:A0, :R0]
     inv_std = _whole(
         1.0
         / np.sqrt((_fold(np.sum, (x[a0, r0] - centre[a0]) * (x[a0, r0] - centre[a0]), (1,), (A0, R0), 0) / np.float64(R0)) + 9.999999747378752e-06),
@@ -270,7 +269,6 @@ def reference(x, scale, bias, A0, R0):
         (A0,),
         np.float64,
     )
-    a0, r0 = np.ogrid[:A0, :R0]
     y = _whole(
         (((x[a0, r0] - centre[a0]) * inv_std[a0]) * scale[r0]) + bias[r0],
         (A0, R0),
@@ -285,9 +283,9 @@ def check():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     for A0, R0 in [(1, 1), (2, 3), (19, 17), (3, 3), (33, 3), (129, 3), (2, 33), (2, 129)]:
-        x = torch.randn((A0, R0)).to(torch.float32)
-        scale = torch.randn((R0,)).to(torch.float32)
-        bias = torch.randn((R0,)).to(torch.float32)
+        x = torch.randn((A0, R0))
+        scale = torch.randn((R0,))
+        bias = torch.randn((R0,))
         expected = reference(
             x.double().numpy(), scale.double().numpy(), bias.double().numpy(), A0, R0
         )

@@ -122,11 +122,10 @@ def check():
         (2, 33, 5),
         (2, 129, 5),
     ]:
-        a = torch.randn((M, K)).to(torch.float32)
-        w = torch.randn((K, N)).to(torch.float32)
+        a = torch.randn((M, K))
+        w = torch.randn((K, N))
         expected = reference(a.double().numpy(), w.double().numpy(), M, K, N)
-        results = matmul(a.to(device), w.to(device))
-        results = (results,)
+        results = (matmul(a.to(device), w.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

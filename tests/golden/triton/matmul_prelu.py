@@ -137,12 +137,11 @@ def check():
         (2, 33, 5),
         (2, 129, 5),
     ]:
-        x = torch.randn((M, K)).to(torch.float32)
-        w = torch.randn((N, K)).to(torch.float32)
-        a = torch.randn((N,)).to(torch.float32)
+        x = torch.randn((M, K))
+        w = torch.randn((N, K))
+        a = torch.randn((N,))
         expected = reference(x.double().numpy(), w.double().numpy(), a.double().numpy(), M, K, N)
-        results = matmul_prelu(x.to(device), w.to(device), a.to(device))
-        results = (results,)
+        results = (matmul_prelu(x.to(device), w.to(device), a.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

@@ -34,8 +34,7 @@ def max_pool_kernel(
     p1 = pid % tl.cdiv(P1, BLOCK_P1) * BLOCK_P1 + tl.arange(0, BLOCK_P1)
     pid = pid // tl.cdiv(P1, BLOCK_P1)
     p0 = pid % tl.cdiv(P0, BLOCK_P0) * BLOCK_P0 + tl.arange(0, BLOCK_P0)
-    pid = pid // tl.cdiv(P0, BLOCK_P0)
-    nc = pid
+    nc = pid // tl.cdiv(P0, BLOCK_P0)
     y = tl.full([BLOCK_P0, BLOCK_P1], float("-inf"), tl.float32)
     for step in tl.static_range(2):
         k0 = tl.cast(step, INDEX)
@@ -157,10 +156,9 @@ def check():
         (2, 129, 5, 7),
         (2, 3, 33, 7),
     ]:
-        x = torch.randn((N, C, X_2, X_3)).to(torch.float32)
+        x = torch.randn((N, C, X_2, X_3))
         expected = reference(x.double().numpy(), N, C, X_2, X_3)
-        results = max_pool(x.to(device))
-        results = (results,)
+        results = (max_pool(x.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()

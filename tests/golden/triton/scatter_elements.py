@@ -25,8 +25,7 @@ def scatter_elements_y_kernel(
 ):
     pid = tl.program_id(0).to(INDEX)
     b0 = pid % tl.cdiv(B0, BLOCK_B0) * BLOCK_B0 + tl.arange(0, BLOCK_B0)
-    pid = pid // tl.cdiv(B0, BLOCK_B0)
-    n = pid * BLOCK_N + tl.arange(0, BLOCK_N)
+    n = pid // tl.cdiv(B0, BLOCK_B0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (n[:, None] < N) & (b0[None, :] < B0)
     y = tl.load(x_ptr + n[:, None] * B0 + b0[None, :], mask=mask)
     tl.store(y_ptr + n[:, None] * B0 + b0[None, :], y, mask=mask)
@@ -151,12 +150,11 @@ def check():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     for N, B0, K, F0 in []:
-        x = torch.randn((N, B0)).to(torch.float32)
+        x = torch.randn((N, B0))
         at = torch.randint(0, 0, (K, F0)).to(torch.int64)
-        v = torch.randn((K, F0)).to(torch.float32)
+        v = torch.randn((K, F0))
         expected = reference(x.double().numpy(), at.numpy(), v.double().numpy(), N, B0, K, F0)
-        results = scatter_elements(x.to(device), at.to(device), v.to(device))
-        results = (results,)
+        results = (scatter_elements(x.to(device), at.to(device), v.to(device)),)
         for result, wanted in zip(results, expected):
             result = result.cpu()
             result = (result.double() if result.is_floating_point() else result).numpy()
