@@ -187,6 +187,18 @@ __device__ __forceinline__ Pack<T, N> load_once(const T* p) {
     return r;
 }
 )"},
+        {"Better", {}, false, R"(// Whether v at `at` is a better winner than the best so far: a NaN is beyond every number, of equals the first or the
+// last wins, and a position below 0 says that there is none.
+template <bool kLargest, bool kFirst>
+struct Better {
+    template <class T>
+    __device__ __forceinline__ bool operator()(T v, long long at, T best, long long best_at) const {
+        if (at < 0 || best_at < 0) return at >= 0;
+        if (v == best || (v != v && best != best)) return kFirst ? at < best_at : at > best_at;
+        return v != v || (best == best && (kLargest ? v > best : v < best));
+    }
+};
+)"},
         {"fold_best",
          {"row_mask"},
          false,

@@ -28,7 +28,7 @@ const std::vector<std::string>& local_names() {
         "pair",   "sums",   "partial", "thread",     "i",          "j",      "e",           "kk",        "a_tile",
         "b_tile", "a_part", "b_part",  "a_next",     "b_next",     "a_line", "b_line",      "a_piece",   "b_piece",
         "a_from", "b_from", "from",    "copy_slice", "load_parts", "b_of",   "shared",      "tiles",     "first",
-        "height", "v",      "at",      "across",     "down",       "pack",   "across_pack", "down_pack", "turned",
+        "height", "v",      "cell",    "across",     "down",       "pack",   "across_pack", "down_pack", "turned",
         "slots",  "turn"};
     return names;
 }

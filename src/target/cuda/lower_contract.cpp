@@ -369,8 +369,8 @@ private:
         const bool deep = depth_first(factor);
         c_.code.raw("#pragma unroll");
         c_.code.open("for (int i = 0; i < kEach; ++i)");
-        c_.code.line("const int at = i * kThreads + thread;");
-        const std::string r = deep ? "at / kDepth" : "at % kTile", kk = deep ? "at % kDepth" : "at / kTile";
+        c_.code.line("const int cell = i * kThreads + thread;");
+        const std::string r = deep ? "cell / kDepth" : "cell % kTile", kk = deep ? "cell % kDepth" : "cell / kTile";
         c_.code.line("const Index side = {} + {}, deep = depth0 + {};", origin, r, kk);
         c_.code.line("{}_next[i] = 0;", name);
         c_.code.open("if (side < {} && deep < depth)", end);
@@ -390,11 +390,11 @@ private:
         const bool deep = depth_first(factor);
         c_.code.raw("#pragma unroll");
         c_.code.open("for (int i = 0; i < kEach; ++i)");
-        c_.code.line("const int at = i * kThreads + thread;");
+        c_.code.line("const int cell = i * kThreads + thread;");
         if (deep)
-            c_.code.line("{0}_tile[at % kDepth][at / kDepth] = {0}_next[i];", name);
+            c_.code.line("{0}_tile[cell % kDepth][cell / kDepth] = {0}_next[i];", name);
         else
-            c_.code.line("{0}_tile[at / kTile][at % kTile] = {0}_next[i];", name);
+            c_.code.line("{0}_tile[cell / kTile][cell % kTile] = {0}_next[i];", name);
         c_.code.close();
     }
 

@@ -406,7 +406,8 @@ private:
         std::vector<VarId> outer;
         for (VarId v : x.vars)
             if (v != lane) outer.push_back(v);
-        const Point::Accumulator a = at_.declare(r);
+        Point::Accumulator a = at_.declare(r);
+        a.ordered = lane == x.vars.back();
         at_.count_uses(r);
         pass(lane, outer, x.args, {x.args.back()}, [] {}, [&](const std::string&) { at_.accumulate(r, a); }, [] {});
         if (cluster_)
@@ -502,10 +503,8 @@ void fold_threads(Point& at, ExprId reduce, const Point::Accumulator& a, const s
     const Expr& x = c.p.expr(reduce);
     const std::string type(c_type(a.type));
     if (is_arg(x.reduce)) {
-        c.code.line("{}<{}>({}, {}, partial, []({} v, long long at, {} best, long long best_at) {{",
-                    c.helpers.use("fold_best"), threads, a.value, a.best, type, type);
-        c.code.line("    return {};", at.better(reduce, a.type, "v", "at", "best", "best_at"));
-        c.code.line("}});");
+        c.code.line("{}<{}>({}, {}, partial, {});", c.helpers.use("fold_best"), threads, a.value, a.best,
+                    at.better(reduce));
     } else {
         c.code.line("{} = {}<{}>({}, partial, []({} a, {} b) {{ return {}; }});", a.value, c.helpers.use("fold"),
                     threads, a.value, type, type, combine(x.reduce, {"a"}, {"b"}, a.type, c.helpers).text);

@@ -24,7 +24,8 @@ public:
             vars.push_back(s_.slice);
             decompose(at_, vars, task, false);
         });
-        const Point::Accumulator a = at_.declare(s_.reduce);
+        Point::Accumulator a = at_.declare(s_.reduce);
+        a.ordered = true;
         walk("threadIdx.x", "256", true, [&](const std::string&) { at_.accumulate(s_.reduce, a); });
         fold_threads(at_, s_.reduce, a, "256");
         c_.code.open("if (threadIdx.x == 0)");
@@ -64,7 +65,7 @@ public:
         const Point::Scope scope = at_.save();
         decompose(at_, s_.grid, "column / VECTOR", true);
         walk("line", "kLines", false, [&](const std::string& v) {
-            Point::Accumulator one{fmt::format("{}[{}]", value, v), fmt::format("{}[{}]", best, v), type};
+            const Point::Accumulator one{fmt::format("{}[{}]", value, v), fmt::format("{}[{}]", best, v), type, true};
             at_.accumulate(s_.reduce, one);
         });
         at_.restore(scope);
@@ -83,9 +84,9 @@ public:
         c_.code.open("for (int other = 1; other < kLines; ++other)");
         if (arg) {
             c_.code.line("const {} candidate = of_line[other][inside];", c_type(type));
-            c_.code.line("const long long at = at_of_line[other][inside];");
-            c_.code.line("if ({}) folded = candidate, folded_at = at;",
-                         at_.better(s_.reduce, type, "candidate", "at", "folded", "folded_at"));
+            c_.code.line("const long long candidate_at = at_of_line[other][inside];");
+            c_.code.line("if ({}(candidate, candidate_at, folded, folded_at))", at_.better(s_.reduce));
+            c_.code.line("    folded = candidate, folded_at = candidate_at;");
         } else {
             c_.code.line("folded = {};",
                          combine(x_.reduce, {"folded"}, {"of_line[other][inside]"}, type, c_.helpers).text);
@@ -101,7 +102,7 @@ private:
         c_.cooperates = true;
         c_.names.keep({"partial", "lane",   "line",      "of_line", "at_of_line", "columns", "column",
                        "tiles",   "tile",   "task",      "terms",   "each",       "first",   "last",
-                       "inside",  "folded", "folded_at", "other",   "candidate",  "at",      "result"});
+                       "inside",  "folded", "folded_at", "other",   "candidate", "candidate_at", "result"});
     }
     // The loop over (result or tile, slice); declares the slice's first term and the one past its last, in `unit`s.
     void open_slices(const std::string& results, const std::string& unit,

@@ -212,20 +212,15 @@ std::string Point::position(ExprId reduce) {
     return r;
 }
 
-std::string Point::better(ExprId reduce, DType t, const std::string& value, const std::string& at,
-                          const std::string& best, const std::string& best_at) {
-    // A NaN is beyond every number; of equals the first (or the last) position wins.
+namespace {
+bool seeks_largest(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMaxLast; }
+bool takes_last(ReduceOp op) { return op == ReduceOp::ArgMaxLast || op == ReduceOp::ArgMinLast; }
+}  // namespace
+
+std::string Point::better(ExprId reduce) {
     const ReduceOp op = c_.p.expr(reduce).reduce;
-    const bool up = op == ReduceOp::ArgMax || op == ReduceOp::ArgMaxLast;
-    const bool last = op == ReduceOp::ArgMaxLast || op == ReduceOp::ArgMinLast;
-    std::string wins = fmt::format("{} {} {}", value, up ? ">" : "<", best);
-    std::string tie = fmt::format("{} == {}", value, best);
-    if (is_float(t)) {
-        wins = fmt::format("{} || ({} != {} && {} == {})", wins, value, value, best, best);
-        tie = fmt::format("({} || ({} != {} && {} != {}))", tie, value, value, best, best);
-    }
-    return fmt::format("{} >= 0 && ({} < 0 || {} || ({} && {} {} {}))", at, best_at, wins, tie, at, last ? ">" : "<",
-                       best_at);
+    return fmt::format("{}</*largest*/ {}, /*first*/ {}>()", c_.helpers.use("Better"), seeks_largest(op),
+                       !takes_last(op));
 }
 
 void Point::accumulate(ExprId reduce, const Accumulator& a) {
@@ -235,11 +230,27 @@ void Point::accumulate(ExprId reduce, const Accumulator& a) {
     if (conditional) c_.code.open("if ({})", eval(x.args[1]).text);
     const Expr& body = c_.p.expr(x.args[0]);
     if (is_arg(x.reduce)) {
-        const std::string value = c_.names.fresh("candidate"), at = c_.names.fresh("at");
-        c_.code.line("const {} {} = {};", c_type(a.type), value, eval(x.args[0]).text);
-        c_.code.line("const long long {} = {};", at, position(reduce));
-        c_.code.line("if ({}) {} = {}, {} = {};", better(reduce, a.type, value, at, a.value, a.best), a.value, value,
-                     a.best, at);
+        std::string value = eval(x.args[0]).text;
+        const bool name = std::all_of(value.begin(), value.end(),
+                                      [](unsigned char ch) { return std::isalnum(ch) || ch == '_'; });
+        if (!name) {
+            const std::string candidate = c_.names.fresh("candidate");
+            c_.code.line("const {} {} = {};", c_type(a.type), candidate, value);
+            value = candidate;
+        }
+        if (a.ordered) {  // an equal one comes too late to be the first
+            const char* beyond = seeks_largest(x.reduce) ? ">" : "<";
+            std::string wins = fmt::format("{} {}{} {}", value, beyond, takes_last(x.reduce) ? "=" : "", a.value);
+            if (is_float(a.type) && takes_last(x.reduce))
+                wins += fmt::format(" || {0} != {0}", value);
+            else if (is_float(a.type))  // NaN is beyond every number
+                wins = fmt::format("(!({} {}= {}) && {} == {})", value, seeks_largest(x.reduce) ? "<" : ">", a.value,
+                                   a.value, a.value);
+            c_.code.line("if ({} < 0 || {}) {} = {}, {} = {};", a.best, wins, a.value, value, a.best, position(reduce));
+        } else {
+            c_.code.line("if ({}({}, {}, {}, {})) {} = {}, {} = {};", better(reduce), value, position(reduce), a.value,
+                         a.best, a.value, value, a.best, position(reduce));
+        }
     } else {
         Operand v = eval(x.args[0]);
         // The body may be a narrower type than the accumulator.
@@ -261,7 +272,8 @@ Operand Point::result(ExprId reduce, const Accumulator& a) {
 }
 
 void Point::reduce_serially(ExprId reduce) {
-    const Accumulator a = declare(reduce);
+    Accumulator a = declare(reduce);
+    a.ordered = true;
     const Expr& x = c_.p.expr(reduce);
     // Behind a condition only that is certain to be evaluated.
     loops(x.vars, {x.args.back()}, [&] { accumulate(reduce, a); });

@@ -88,13 +88,13 @@ public:
     struct Accumulator {
         std::string value, best;  // best: position of an arg reduction
         DType type = DType::F32;
+        bool ordered = false;  // terms come by ascending position
     };
     Accumulator declare(math::ExprId reduce);
     // Takes in the body's value at the present point.
     void accumulate(math::ExprId reduce, const Accumulator& a);
-    // Of an arg reduction: whether a candidate is better than the best so far (positions below 0: there is none).
-    std::string better(math::ExprId reduce, DType t, const std::string& value, const std::string& at,
-                       const std::string& best, const std::string& best_at);
+    // Of an arg reduction: a function that tells whether a candidate is better than the best so far.
+    std::string better(math::ExprId reduce);
     Operand result(math::ExprId reduce, const Accumulator& a);
     void reduce_serially(math::ExprId reduce);
 

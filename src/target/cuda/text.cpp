@@ -5,7 +5,17 @@
 namespace opwright::target::cuda {
 
 void Code::raw(std::string_view text) {
-    if (!text.empty()) out_.append(static_cast<size_t>(depth_) * 4, ' ').append(text);
+    const size_t indent = static_cast<size_t>(depth_) * 4;
+    if (text.starts_with("for (") && indent + text.size() > 120) {  // a line for each part of its head
+        for (size_t part = 0; part < 2; ++part) {
+            const size_t end = text.find("; ") + 1;
+            out_.append(part == 0 ? indent : indent + 5, ' ').append(text.substr(0, end)) += '\n';
+            text.remove_prefix(end + 1);
+        }
+        out_.append(indent + 5, ' ').append(text) += '\n';
+        return;
+    }
+    if (!text.empty()) out_.append(indent, ' ').append(text);
     out_ += '\n';
 }
 
@@ -26,24 +36,18 @@ void Code::comment(std::string_view text) {
 
 Names::Names() {
     for (const char* w :
-         {"alignas",   "alignof",   "asm",      "auto",      "bool",     "break",     "case",     "catch",
-          "char",      "class",     "const",    "constexpr", "continue", "default",   "delete",   "do",
-          "double",    "else",      "enum",     "explicit",  "export",   "extern",    "false",    "float",
-          "for",       "friend",    "goto",     "if",        "inline",   "int",       "long",     "mutable",
-          "namespace", "new",       "not",      "and",       "or",       "xor",       "operator", "private",
-          "protected", "public",    "register", "return",    "short",    "signed",    "sizeof",   "static",
-          "struct",    "switch",    "template", "this",      "throw",    "true",      "try",      "typedef",
-          "typename",  "union",     "unsigned", "using",     "virtual",  "void",      "volatile", "while",
-          "INDEX",     "Index",     "f16",      "bf16",      "Pack",     "threadIdx", "blockIdx", "blockDim",
-          "gridDim",   "warpSize",  "fault",    "point",     "points",   "lane",      "warp",     "exp",
-          "log",       "sin",       "cos",      "tan",       "pow",      "sqrt",      "abs",      "floor",
-          "ceil",      "round",     "trunc",    "min",       "max",      "erf",       "tanh",     "j0",
-          "j1",        "y0",        "y1",       "jn",        "yn",       "gamma",     "signgam",  "div",
-          "index",     "rint",      "select",   "bitand",    "bitor",    "compl",     "stdin",    "stdout",
-          "stderr",    "main",      "THREADS",  "VECTORS",   "ITEMS",    "NAN",       "assert",   "time",
-          "clock",     "printf",    "malloc",   "free",      "memcpy",   "memset",    "log1p",    "expm1",
-          "fmod",      "remainder", "VECTOR",   "TILE",      "LANES",    "ROWS",      "PER",      "STAGES",
-          "SHARED",    "BLOCKS"})
+         {"alignas", "alignof", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const",
+          "constexpr", "continue", "default", "delete", "do", "double", "else", "enum", "explicit", "export",
+          "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace",
+          "new", "not", "and", "or", "xor", "operator", "private", "protected", "public", "register", "return",
+          "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
+          "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "INDEX",
+          "Index", "f16", "bf16", "Pack", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "fault",
+          "point", "points", "lane", "warp", "exp", "log", "sin", "cos", "tan", "pow", "sqrt", "abs", "floor",
+          "ceil", "round", "trunc", "min", "max", "erf", "tanh", "rint", "select", "bitand", "bitor", "compl",
+          "stdin", "stdout", "stderr", "main", "THREADS", "VECTORS", "ITEMS", "NAN", "assert", "printf", "malloc",
+          "free", "memcpy", "memset", "log1p", "expm1", "fmod", "remainder", "VECTOR", "TILE", "LANES", "ROWS",
+          "PER", "STAGES", "SHARED", "BLOCKS"})
         used_.insert(w);
 }
 

@@ -54,6 +54,18 @@ __device__ __forceinline__ unsigned row_mask() {
     return kThreads >= 32 ? 0xffffffffu : ((1u << kThreads % 32) - 1u) << (threadIdx.x % 32 / kThreads * kThreads);
 }
 
+// Whether v at `at` is a better winner than the best so far: a NaN is beyond every number, of equals the first or the
+// last wins, and a position below 0 says that there is none.
+template <bool kLargest, bool kFirst>
+struct Better {
+    template <class T>
+    __device__ __forceinline__ bool operator()(T v, long long at, T best, long long best_at) const {
+        if (at < 0 || best_at < 0) return at >= 0;
+        if (v == best || (v != v && best != best)) return kFirst ? at < best_at : at > best_at;
+        return v != v || (best == best && (kLargest ? v > best : v < best));
+    }
+};
+
 // The best of the candidates that the kThreads threads of a row hold, and where it is; -1 marks a thread without one.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ void fold_best(T& best, long long& at, void* partial, F better) {
@@ -78,16 +90,16 @@ __device__ __forceinline__ void fold_best(T& best, long long& at, void* partial,
 // One thread a point.
 extern "C" __global__ void arg_max_kernel(const float* __restrict__ x, long long* __restrict__ y, Index n_a0,
                                         Index n_b0, Index N) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_a0 * n_b0; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_a0 * n_b0;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index b0 = point % n_b0;
         const Index a0 = point / n_b0;
         float best = 0.0f;
         long long best_at = -1;
         for (Index n = 0; n < N; ++n) {
             const float x_value = x[(a0 * N + n) * n_b0 + b0];
-            const float candidate = x_value;
-            const long long at = (long long)n;
-            if (at >= 0 && (best_at < 0 || candidate > best || (candidate != candidate && best == best) || ((candidate == best || (candidate != candidate && best != best)) && at < best_at))) best = candidate, best_at = at;
+            if (best_at < 0 || (!(x_value <= best) && best == best)) best = x_value, best_at = (long long)n;
         }
         y[a0 * n_b0 + b0] = (best_at < 0 ? 0 : best_at);
     }
@@ -122,15 +134,15 @@ extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const fl
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_pack.at[v];
-                    const float candidate2 = x_value;
-                    const long long at2 = (long long)n;
-                    if (at2 >= 0 && (best_at[v] < 0 || candidate2 > best[v] || (candidate2 != candidate2 && best[v] == best[v]) || ((candidate2 == best[v] || (candidate2 != candidate2 && best[v] != best[v])) && at2 < best_at[v]))) best[v] = candidate2, best_at[v] = at2;
+                    if (best_at[v] < 0 || (!(x_value <= best[v]) && best[v] == best[v])) best[v] = x_value, best_at[v] = (long long)n;
                 }
             }
         }
         __syncthreads();  // readers of the last slice are done
         #pragma unroll
-        for (int v = 0; v < VECTOR; ++v) of_line[line][lane * VECTOR + v] = best[v], at_of_line[line][lane * VECTOR + v] = best_at[v];
+        for (int v = 0;
+             v < VECTOR;
+             ++v) of_line[line][lane * VECTOR + v] = best[v], at_of_line[line][lane * VECTOR + v] = best_at[v];
         __syncthreads();
         for (int inside = threadIdx.x; inside < kColumns && tile * kColumns + inside < columns; inside += 256) {
             const Index result = tile * kColumns + inside;
@@ -140,8 +152,9 @@ extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const fl
             long long folded_at = at_of_line[0][inside];
             for (int other = 1; other < kLines; ++other) {
                 const float candidate = of_line[other][inside];
-                const long long at = at_of_line[other][inside];
-                if (at >= 0 && (folded_at < 0 || candidate > folded || (candidate != candidate && folded == folded) || ((candidate == folded || (candidate != candidate && folded != folded)) && at < folded_at))) folded = candidate, folded_at = at;
+                const long long candidate_at = at_of_line[other][inside];
+                if (Better</*largest*/ true, /*first*/ true>()(candidate, candidate_at, folded, folded_at))
+                    folded = candidate, folded_at = candidate_at;
             }
             y_best[(a0 * n_b0 + b0) * slices + slice] = folded;
             y_best_at[(a0 * n_b0 + b0) * slices + slice] = folded_at;
@@ -152,16 +165,16 @@ extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const fl
 // One thread a point.
 extern "C" __global__ void arg_max_y_kernel_short(long long* __restrict__ y, const float* __restrict__ y_best,
                                         const long long* __restrict__ y_best_at, Index n_a0, Index n_b0, Index slices) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_a0 * n_b0; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_a0 * n_b0;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index b0 = point % n_b0;
         const Index a0 = point / n_b0;
         float best = 0.0f;
         long long best_at = -1;
         for (Index slice = 0; slice < slices; ++slice) {
             const float y_best_value = y_best[(a0 * n_b0 + b0) * slices + slice];
-            const float candidate = y_best_value;
-            const long long at2 = (long long)slice;
-            if (at2 >= 0 && (best_at < 0 || candidate > best || (candidate != candidate && best == best) || ((candidate == best || (candidate != candidate && best != best)) && at2 < best_at))) best = candidate, best_at = at2;
+            if (best_at < 0 || (!(y_best_value <= best) && best == best)) best = y_best_value, best_at = (long long)slice;
         }
         const long long at = (best_at < 0 ? 0 : best_at);
         const long long y_best_at_value = at >= 0 && at < slices ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at] : 0ll;
@@ -175,7 +188,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel
                                         Index n_a0, Index n_b0, Index slices) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
-    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0 * n_b0; row += (Index)gridDim.x * ROWS) {
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS;
+         row < n_a0 * n_b0;
+         row += (Index)gridDim.x * ROWS) {
         const Index b0 = row % n_b0;
         const Index a0 = row / n_b0;
         float best = 0.0f;
@@ -183,13 +198,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel
         #pragma unroll 4
         for (Index slice = lane; slice < slices; slice += THREADS) {
             const float y_best_value = y_best[(a0 * n_b0 + b0) * slices + slice];
-            const float candidate = y_best_value;
-            const long long at = (long long)slice;
-            if (at >= 0 && (best_at < 0 || candidate > best || (candidate != candidate && best == best) || ((candidate == best || (candidate != candidate && best != best)) && at < best_at))) best = candidate, best_at = at;
+            if (best_at < 0 || (!(y_best_value <= best) && best == best)) best = y_best_value, best_at = (long long)slice;
         }
-        fold_best<THREADS>(best, best_at, partial, [](float v, long long at, float best, long long best_at) {
-            return at >= 0 && (best_at < 0 || v > best || (v != v && best == best) || ((v == best || (v != v && best != best)) && at < best_at));
-        });
+        fold_best<THREADS>(best, best_at, partial, Better</*largest*/ true, /*first*/ true>());
         const long long at = (best_at < 0 ? 0 : best_at);
         const long long y_best_at_value = at >= 0 && at < slices ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at] : 0ll;
         if (lane == 0) {

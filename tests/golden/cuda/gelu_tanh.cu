@@ -38,7 +38,9 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 // so every access of a warp is one contiguous piece.
 extern "C" __global__ void __launch_bounds__(256) gelu_tanh_kernel(const float* __restrict__ x,
                                         float* __restrict__ y, Index n_i0, Index n_i1) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_i0 * n_i1 / VECTOR; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_i0 * n_i1 / VECTOR;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index i0i1 = point * VECTOR;
         const auto x_pack = load_pack<VECTOR>(&x[i0i1]);
         Pack<float, VECTOR> y_pack;

@@ -200,7 +200,9 @@ __device__ __forceinline__ void wait_copies() {  // for all groups but the lates
 extern "C" __global__ void layer_norm_kernel_short(const bf16* __restrict__ x, const bf16* __restrict__ scale,
                                         const bf16* __restrict__ bias, float* __restrict__ centre,
                                         float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_a0; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_a0;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index a0 = point;
         float sum_ = 0.0f;
         for (Index r0 = 0; r0 < n_r0; ++r0) {

@@ -241,8 +241,8 @@ extern "C" __global__ void __launch_bounds__(256) matmul_kernel_any(const bf16* 
         const auto fetch = [&](Index depth0) {
             #pragma unroll
             for (int i = 0; i < kEach; ++i) {
-                const int at = i * kThreads + thread;
-                const Index side = row0 + at / kDepth, deep = depth0 + at % kDepth;
+                const int cell = i * kThreads + thread;
+                const Index side = row0 + cell / kDepth, deep = depth0 + cell % kDepth;
                 a_next[i] = 0;
                 if (side < rows && deep < depth) {
                     const Index m = side;
@@ -253,8 +253,8 @@ extern "C" __global__ void __launch_bounds__(256) matmul_kernel_any(const bf16* 
             }
             #pragma unroll
             for (int i = 0; i < kEach; ++i) {
-                const int at = i * kThreads + thread;
-                const Index side = column0 + at % kTile, deep = depth0 + at / kTile;
+                const int cell = i * kThreads + thread;
+                const Index side = column0 + cell % kTile, deep = depth0 + cell / kTile;
                 b_next[i] = 0;
                 if (side < columns && deep < depth) {
                     const Index n = side;
@@ -268,13 +268,13 @@ extern "C" __global__ void __launch_bounds__(256) matmul_kernel_any(const bf16* 
         for (Index depth0 = 0; depth0 < depth; depth0 += kDepth) {
             #pragma unroll
             for (int i = 0; i < kEach; ++i) {
-                const int at = i * kThreads + thread;
-                a_tile[at % kDepth][at / kDepth] = a_next[i];
+                const int cell = i * kThreads + thread;
+                a_tile[cell % kDepth][cell / kDepth] = a_next[i];
             }
             #pragma unroll
             for (int i = 0; i < kEach; ++i) {
-                const int at = i * kThreads + thread;
-                b_tile[at / kTile][at % kTile] = b_next[i];
+                const int cell = i * kThreads + thread;
+                b_tile[cell / kTile][cell % kTile] = b_next[i];
             }
             __syncthreads();
             if (depth0 + kDepth < depth) fetch(depth0 + kDepth);

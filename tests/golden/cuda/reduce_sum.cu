@@ -75,7 +75,9 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
 // One thread a point.
 extern "C" __global__ void reduce_sum_kernel(const float* __restrict__ x, float* __restrict__ y, Index n_o0,
                                         Index n_o1, Index n_r0) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_o0 * n_o1; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_o0 * n_o1;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index o1 = point % n_o1;
         const Index o0 = point / n_o1;
         float sum_ = 0.0f;
@@ -138,7 +140,9 @@ extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(co
 // One thread a point.
 extern "C" __global__ void reduce_sum_y_kernel_short(float* __restrict__ y, const float* __restrict__ y_partial,
                                         Index n_o0, Index n_o1, Index slices) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_o0 * n_o1; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_o0 * n_o1;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index o1 = point % n_o1;
         const Index o0 = point / n_o1;
         float sum_ = 0.0f;
@@ -155,7 +159,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) reduce_sum_y_ker
                                         const float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slices) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
-    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0 * n_o1; row += (Index)gridDim.x * ROWS) {
+    for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS;
+         row < n_o0 * n_o1;
+         row += (Index)gridDim.x * ROWS) {
         const Index o1 = row % n_o1;
         const Index o0 = row / n_o1;
         float sum_ = 0.0f;

@@ -42,7 +42,9 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 // so every access of a warp is one contiguous piece.
 extern "C" __global__ void __launch_bounds__(256) scatter_elements_kernel(const float* __restrict__ x,
                                         float* __restrict__ y, Index N, Index n_b0) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < N * n_b0 / VECTOR; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < N * n_b0 / VECTOR;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index b0 = point % (n_b0 / VECTOR) * VECTOR;
         const Index n = point / (n_b0 / VECTOR);
         const auto x_pack = load_pack<VECTOR>(&x[n * n_b0 + b0]);
@@ -57,18 +59,20 @@ extern "C" __global__ void __launch_bounds__(256) scatter_elements_kernel(const 
 }
 
 // One thread a point.
-extern "C" __global__ void scatter_elements_y_kernel(const long long* __restrict__ at2, const float* __restrict__ v2,
+extern "C" __global__ void scatter_elements_y_kernel(const long long* __restrict__ at, const float* __restrict__ v2,
                                         float* __restrict__ y, Index n_f0, Index K, Index N, Index n_b0, int* fault) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_f0; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_f0;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index f0 = point;
         for (Index k = 0; k < K; ++k) {
             const float v_value = v2[k * n_f0 + f0];
-            const long long at_value = at2[k * n_f0 + f0];
+            const long long at_value = at[k * n_f0 + f0];
             const long long t = (long long)((unsigned long long)at_value + (unsigned long long)(long long)N);
-            const long long at = at_value < 0ll ? t : at_value;
-            if (!(at >= 0 && at < N)) *fault = 1;
-            if (at >= 0 && at < N) {
-                y[(Index)at * n_b0 + f0] = v_value;
+            const long long at2 = at_value < 0ll ? t : at_value;
+            if (!(at2 >= 0 && at2 < N)) *fault = 1;
+            if (at2 >= 0 && at2 < N) {
+                y[(Index)at2 * n_b0 + f0] = v_value;
             }
         }
     }

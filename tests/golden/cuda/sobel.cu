@@ -63,7 +63,9 @@ __device__ const float k_2[9] = {-0.25f, 0.0f, 0.25f, -0.5f, 0.0f, 0.5f, -0.25f,
 // every access of a warp is one contiguous piece.
 extern "C" __global__ void __launch_bounds__(256) sobel_kernel(const float* __restrict__ x, float* __restrict__ y,
                                         Index H, Index W) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < H * W / VECTOR; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < H * W / VECTOR;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index w = point % (W / VECTOR) * VECTOR;
         const Index h = point / (W / VECTOR);
         const Index at = (Index)mirrored((long long)(h - 1), (long long)H);

@@ -202,7 +202,9 @@ __device__ __forceinline__ void wait_copies() {  // for all groups but the lates
 // One thread a point.
 extern "C" __global__ void softmax_kernel_short(const float* __restrict__ x, float* __restrict__ y, Index n_o0,
                                         Index n_r0) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_o0; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_o0;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index o0 = point;
         float max_ = -__int_as_float(0x7f800000);
         for (Index r0 = 0; r0 < n_r0; ++r0) {

@@ -88,7 +88,9 @@ extern "C" __global__ void __launch_bounds__(256) transpose_kernel(const float* 
 // so every access of a warp is one contiguous piece.
 extern "C" __global__ void __launch_bounds__(256) transpose_kernel_narrow(const float* __restrict__ x,
                                         float* __restrict__ y, Index n_i2, Index n_i0, Index n_i1) {
-    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x; point < n_i2 * n_i0 * n_i1 / VECTOR; point += (Index)gridDim.x * blockDim.x) {
+    for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
+         point < n_i2 * n_i0 * n_i1 / VECTOR;
+         point += (Index)gridDim.x * blockDim.x) {
         const Index i0i1 = point % (n_i0 * n_i1 / VECTOR) * VECTOR;
         const Index i2 = point / (n_i0 * n_i1 / VECTOR);
         Pack<float, VECTOR> y_pack;
