@@ -35,6 +35,7 @@ Expr mul_add(Expr a, Expr b, Expr c);  // the one to use in sums of products (se
 Expr dot(DotFn f, Expr a, Expr b, Expr sum);  // see Op::Dot
 Expr scale(Expr x, Expr exponent);     // x * 2 ** exponent (see Op::Scale)
 Expr cast(Expr x, DType t);
+Expr cast_normal(Expr x);  // from f32 to bf16, where x is sure to be no subnormal number
 Expr wrap(Expr x, DType t);
 Expr bitcast(Expr x, DType t);
 Expr bitcast(Expr x, Type t);  // to another number of lanes: see Op::Bitcast

@@ -318,6 +318,13 @@ Expr cast(Expr x, DType t) {
     return p.intern({.op = Op::Cast, .type = x.type().with(t), .args = {x}});
 }
 
+Expr cast_normal(Expr x) {
+    if (x.type().dtype != DType::F32) misuse(fmt::format("cast_normal of {}", to_string(x.type())));
+    double v = 0;
+    if (is_broadcast(x) || is_float_literal(x, &v)) return cast(x, DType::BF16);
+    return x.program->intern({.op = Op::Cast, .type = x.type().with(DType::BF16), .args = {x}, .payload = 1});
+}
+
 Expr wrap(Expr x, DType t) {
     const DType from = x.type().dtype;
     if (from == t) return x;

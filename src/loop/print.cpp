@@ -251,7 +251,7 @@ private:
             case Op::MulAdd: return call("mul_add", n);
             case Op::Dot: return call(name(n.dot()), n);
             case Op::Scale: return call("scale", n);
-            case Op::Cast: return call(name(n.type.dtype), n);
+            case Op::Cast: return call(n.payload ? "bf16_of_normal" : name(n.type.dtype), n);
             case Op::Wrap: return call(fmt::format("wrap_{}", name(n.type.dtype)), n);
             case Op::Bitcast: {
                 const bool same = p_.type(n.args[0]).lanes == n.type.lanes;

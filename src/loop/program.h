@@ -54,7 +54,8 @@ enum class Op : uint8_t {
     MulAdd,      // the same, contracted only where the processor has the instruction: use this in sums of products
     Dot,         // arg 0 plus the products of the parts of arg 1 and arg 2, words (i32) of as many lanes; which in `fn`
     Scale,       // arg 0 * 2 ** arg 1 with one rounding; arg 1 has an integral value in [-250, 250]
-    Cast,        // value-preserving where possible: to an integer saturates and takes NaN to 0; to bool is x != 0
+    Cast,        // value-preserving where possible: to an integer saturates and takes NaN to 0; to bool is x != 0; payload
+                 // 1, from f32 to bf16: of a value that is no subnormal number
     Wrap,        // integer or bool to integer, keeping the low bits
     Bitcast,     // the same bits in all; neighbours become one wider element, the lower lane its lower bits, or the reverse
     Load,        // args: element offset (scalar i64) [, mask, pass-through]; payload: element stride between lanes (not 0)

@@ -88,7 +88,9 @@ private:
                 return expect(need(3) && n.fn <= static_cast<uint8_t>(DotFn::U8S8x4) && n.type.dtype == sum_type(n.dot()) &&
                               type(0) == n.type && type(1) == n.type.with(DType::I32) && type(2) == type(1));
             case Op::Scale: return expect(need(2) && type(0) == n.type && type(1) == n.type && computes(n.type.dtype));
-            case Op::Cast: return expect(need(1) && type(0).lanes == lanes);
+            case Op::Cast:
+                return expect(need(1) && type(0).lanes == lanes &&
+                              (n.payload == 0 || (n.payload == 1 && type(0).dtype == DType::F32 && n.type.dtype == DType::BF16)));
             case Op::Wrap:
                 return expect(need(1) && type(0).lanes == lanes && !is_float(type(0).dtype) && !is_float(n.type.dtype));
             case Op::Bitcast:

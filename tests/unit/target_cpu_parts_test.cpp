@@ -2,6 +2,8 @@
 // reference, over ragged sizes, every pairing of signs, zero points, and with the instruction left out.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "derive/reference.h"
 #include "lang/library.h"
 #include "loop/print.h"
@@ -219,6 +221,31 @@ TEST(TargetCpuParts, DotProductsOfWords) {
                     }
                 }
             }
+}
+
+TEST(TargetCpuParts, NormalNumbersBecomeBf16AsAllDo) {
+    std::vector<float> x(4096);
+    uint32_t bits = 1;
+    for (float& v : x) {
+        do v = std::bit_cast<float>(bits = bits * 1664525 + 1013904223);
+        while (v != 0 && std::fabs(v) < 0x1p-126f);
+    }
+    const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, std::numeric_limits<float>::max(), 0x1p-126f,
+                             std::bit_cast<float>(0x3f808000u), std::bit_cast<float>(0x3f818000u), std::bit_cast<float>(0x7fffffffu)};
+    std::copy(std::begin(special), std::end(special), x.begin());
+    for (const Features& f : machine_levels())
+        for (int lanes : {8, 16, 32}) {
+            std::vector<uint16_t> got(x.size()), want(x.size());
+            const auto normal = [](loop::Expr v, loop::Expr) { return loop::bitcast(loop::cast_normal(v), DType::U16); };
+            const auto plain = [](loop::Expr v, loop::Expr) { return loop::bitcast(loop::cast(v, DType::BF16), DType::U16); };
+            const auto n = static_cast<int64_t>(x.size());
+            map_bytes(f, lanes, DType::F32, DType::U16, normal, x.data(), nullptr, got.data(), n);
+            map_bytes(f, lanes, DType::F32, DType::U16, plain, x.data(), nullptr, want.data(), n);
+            for (size_t i = 0; i < x.size(); ++i) {
+                if (std::isnan(x[i])) EXPECT_TRUE((got[i] & 0x7f80) == 0x7f80 && (got[i] & 0x7f)) << i;
+                else EXPECT_EQ(got[i], want[i]) << x[i];
+            }
+        }
 }
 
 TEST(TargetCpuParts, DotProductsFold) {

@@ -353,7 +353,7 @@ private:
                 Value* x = operand(0);
                 return a_.scale(n.type, x, operand(1));
             }
-            case Op::Cast: return a_.cast(from, n.type.dtype, operand(0));
+            case Op::Cast: return n.payload ? a_.normal_to_bf16(from, operand(0)) : a_.cast(from, n.type.dtype, operand(0));
             case Op::Wrap: return a_.wrap(from, n.type.dtype, operand(0));
             case Op::Bitcast: return b_.CreateBitCast(operand(0), a_.type(n.type));
             case Op::Load: return load(n);

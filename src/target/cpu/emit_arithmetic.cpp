@@ -540,6 +540,18 @@ llvm::Value* Arithmetic::half_to_float(loop::Type from, Value* x) {
     return b_.CreateBitCast(r, f32);
 }
 
+llvm::Value* Arithmetic::normal_to_bf16(loop::Type from, Value* x) {
+#if defined(__x86_64__)
+    if (f_.bf16 && from.lanes == 16)
+        return b_.CreateBitCast(b_.CreateIntrinsic(Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {x}), type(from.with(DType::BF16)));
+    if (f_.bf16 && from.lanes > 16)
+        return halves(from.lanes, [&](const std::vector<int>& part) {
+            return normal_to_bf16(from.with_lanes(from.lanes / 2), b_.CreateShuffleVector(x, part));
+        });
+#endif
+    return float_to_half(from, DType::BF16, x);
+}
+
 // Rounded to odd: an inexact result has its last bit set, so that a second, shorter rounding is the only one.
 llvm::Value* Arithmetic::f64_to_f32_odd(int lanes, Value* x) {
     const loop::Type t{DType::F32, static_cast<uint16_t>(lanes)};

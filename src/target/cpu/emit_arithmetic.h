@@ -26,6 +26,8 @@ public:
     llvm::Value* dot(loop::DotFn f, loop::Type t, llvm::Value* x, llvm::Value* y, llvm::Value* sum);
     llvm::Value* scale(loop::Type t, llvm::Value* x, llvm::Value* exponent);
     llvm::Value* cast(loop::Type from, DType to, llvm::Value* x);
+    // Of f32 that are no subnormal numbers, which the instruction for it would flush.
+    llvm::Value* normal_to_bf16(loop::Type from, llvm::Value* x);
     llvm::Value* wrap(loop::Type from, DType to, llvm::Value* x);
 
     llvm::Value* ramp(loop::Type t, llvm::Value* base, int64_t stride);

@@ -30,8 +30,11 @@ public:
         a_ = factor("a", k_.a, k_.m, k_.k, mr_);
         b_factor_ = factor("b", k_.b, k_.n, k_.k, nr_);
         if (parts_ == 4) {
-            // The instruction multiplies one factor without signs by one with them.
-            a_.words.flip = a_.is_signed == b_factor_.is_signed;
+            // The instruction multiplies one factor without signs by one with them. Of two alike, one is shifted, which
+            // wants the sums of the other: those that are wanted anyway, or that a constant has once for all runs.
+            const bool zero_a = a_.bytes.zero != kNone, zero_b = b_factor_.bytes.zero != kNone;
+            const bool shift_a = zero_a != zero_b ? zero_a : b_factor_.constant && !a_.constant;
+            if (a_.is_signed == b_factor_.is_signed) (shift_a ? a_ : b_factor_).words.flip = true;
             a_.add_up = b_factor_.shifts();
             b_factor_.add_up = a_.shifts();
         }
@@ -190,7 +193,7 @@ private:
 
     // Whether the last columns of few may run in a register tile of one vector.
     bool narrow_rest() const {
-        if (!unpacked_ || plan_.nv != 2) return false;
+        if ((!unpacked_ && parts_ == 1) || plan_.nv != 2) return false;
         const auto n = columns_.constant();
         return !n || (*n % nr_ > 0 && *n % nr_ <= lanes_);
     }

@@ -112,6 +112,7 @@ protected:
     math::Sym skip_ = 0;  // 1 where this lowering is not used, at given extents
 
 private:
+    bool never_subnormal(math::ExprId e) const;
     std::vector<math::VarId> batch_of(math::ExprId e) const;
     bool packable(math::ExprId e, const std::vector<math::VarId>& batch, const math::Sym& span) const;
 };

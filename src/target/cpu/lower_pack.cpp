@@ -80,19 +80,49 @@ LExpr Packer::part() {
     return loop::wrap(loop::binary(loop::BinaryFn::Shr, bits, loop::literal_int(*bits.program, DType::U32, 16)), DType::U16);
 }
 
-// The word at depth k and the depths behind it, on the lanes that the point has. With `end`, parts from there on are zero.
-LExpr Packer::word(LExpr k, LExpr end) {
-    LExpr r;
+// The parts at depth k and the depths behind it, on the lanes that the point has, widened to t. With `end`, those from there
+// on are zero.
+std::vector<LExpr> Packer::parts(LExpr k, LExpr end, DType t) {
+    std::vector<LExpr> r;
     for (int i = 0; i < words_.parts; ++i) {
         const Point::Scope scope = point_.save();
         point_.bind(along_.back(), end ? b_.let("k", loop::min(k + i, end - 1)) : k + i);
-        LExpr x = loop::wrap(point_.broadcast(part()), DType::I32);
+        LExpr x = loop::wrap(point_.broadcast(part()), t);
         if (end && i > 0) x = loop::select(loop::broadcast(loop::lt(k + i, end), x.type().lanes), x, loop::like_int(x, 0));
-        if (i > 0) x = loop::binary(loop::BinaryFn::Shl, x, loop::like_int(x, 32 / words_.parts * i));
-        r = r ? loop::either(r, x) : x;
+        r.push_back(x);
         point_.restore(scope);
     }
     return r;
+}
+
+namespace {
+// Side by side from the lowest bits on, each `bits` wide.
+LExpr joined(const std::vector<LExpr>& parts, size_t first, size_t count, int bits) {
+    LExpr r = parts[first];
+    for (size_t i = 1; i < count; ++i) {
+        const LExpr x = parts[first + i];
+        r = loop::either(r, loop::binary(loop::BinaryFn::Shl, x, loop::like_int(x, bits * static_cast<int64_t>(i))));
+    }
+    return r;
+}
+}  // namespace
+
+LExpr Packer::word(LExpr k, LExpr end) {
+    return joined(parts(k, end, DType::I32), 0, static_cast<size_t>(words_.parts), 32 / words_.parts);
+}
+
+// The words of twice as many lanes as a vector has, the lower lanes and the upper: halves of words are made on all lanes at
+// a time, then interleaved.
+std::pair<LExpr, LExpr> Packer::two_words(LExpr k, LExpr end) {
+    const std::vector<LExpr> p = parts(k, end, DType::U16);
+    const size_t half = static_cast<size_t>(words_.parts) / 2;
+    const LExpr low = b_.let("low", joined(p, 0, half, 8)), high = b_.let("high", joined(p, half, half, 8));
+    const auto interleaved = [&](int from) {
+        std::vector<int> table;
+        for (int i = 0; i < lanes_; ++i) table.insert(table.end(), {from + i, 2 * lanes_ + from + i});
+        return loop::bitcast(loop::permute_lanes(low, high, table), loop::Type{DType::I32, static_cast<uint16_t>(lanes_)});
+    };
+    return {interleaved(0), interleaved(lanes_)};
 }
 
 // Words that are full, then the one that is not: the body gets the depth of the first part, and for the latter the end.
@@ -165,14 +195,14 @@ bool Packer::flat() const {
     return true;
 }
 
-void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one) {
     if (across_.empty() || along_.empty()) return one_by_one(dst, base, stride, first, end, k0, k1);
     const auto along = step(along_.back()), across = step(across_.back());
     const bool can_along = along && *along >= 1 && *along <= kLargestStep;
     const bool single = across_.size() == 1 || flat();
     const bool can_across = single || row_ != loop::BufferId::none;
     const auto by_depth = [&] { along_depth(dst, base, stride, first, end, k0, k1); };
-    const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1); };
+    const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1, one); };
     if (!can_along && can_across && (across || row_ != loop::BufferId::none)) return by_rows();
     // Words side by side along the depth are vectors as they lie in memory; a step between them would be one of parts.
     if (!can_along || (words_.parts > 1 && *along != 1 && !can_across)) return one_by_one(dst, base, stride, first, end, k0, k1);
@@ -183,6 +213,10 @@ void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LEx
     if ((row - run).lower() >= 0 || run.upper() <= lanes_ || single) return by_rows();
     if ((run - row).lower() > 0 || row.upper() <= lanes_) return by_depth();
     b_.if_(loop::gt(point_.sym(run), point_.sym(row)), by_depth, by_rows);
+}
+
+bool Packer::in_rows() const {
+    return !across_.empty() && !along_.empty() && step(across_.back()) == 1 && (across_.size() == 1 || flat());
 }
 
 bool Packer::can_copy() const { return words_.parts == 1 && along_.size() == 1 && !across_.empty() && step(along_[0]) == 1; }
@@ -326,7 +360,7 @@ void Packer::block(loop::BufferId dst, LExpr at, const std::vector<std::vector<L
 }
 
 // Lanes along the rows, position by position of the depth.
-void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one) {
     const bool several = across_.size() > 1 && !flat();
     std::optional<Range> lines;  // of rows of several variables: runs of the innermost one
     if (several) {
@@ -334,44 +368,71 @@ void Packer::across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr fir
         lines = {b_.let("line0", loop::floordiv(first, n)), b_.let("line1", loop::floordiv(end - 1, n) + 1)};
     }
     const int64_t vectors = (width_ + lanes_ - 1) / lanes_;
-    const LExpr full = b_.let("full", loop::floordiv(end - first, width_));
-    const LExpr count = b_.let("count", loop::ceildiv(end - first, width_));
-    const auto at_depth = [&](LExpr k, LExpr depth_end) {
-        point_.set_lanes(kNone, 1, 1, {});
-        const LExpr at = b_.let("at", base + in_panel(k - k0) * width_);
-        if (several) row_of(*lines, first, end);
-        const auto vector = [&](LExpr panel, int64_t v, bool masked) {
-            const LExpr j = first + panel * width_ + v * lanes_;
-            const bool partial = v * lanes_ + lanes_ > width_;
+    // One panel at one position of the depth.
+    const auto panel_at = [&](LExpr at, LExpr panel, LExpr k, LExpr depth_end, bool masked) {
+        const LExpr row0 = first + panel * width_, to = at + panel * stride * width_;
+        // The body on rows from the v-th vector on, on so many lanes, under a mask or none.
+        const auto rows = [&](int64_t v, int lanes, auto&& body) {
+            const LExpr j = row0 + v * lanes_;
+            const bool partial = v * lanes_ + lanes > width_;
             const LExpr rest = b_.i64(width_ - v * lanes_);  // of the panel
             const LExpr valid = !masked ? rest : partial ? loop::min(end - j, rest) : end - j;
-            const LExpr mask = masked || partial ? loop::first_lanes(valid, lanes_) : LExpr{};
-            LExpr x;
-            if (several) {
-                x = b_.load(row_, j - first, lanes_, mask);
-            } else {
-                const Point::Scope inner = point_.save();
-                for (VarId v : across_) point_.bind(v, b_.i64(0));
-                point_.set_lanes(across_.back(), lanes_, 1, mask);
-                point_.bind(across_.back(), j);
-                x = words_.parts > 1 ? word(k, depth_end) : point_.broadcast(value());
-                point_.restore(inner);
-            }
-            if (mask) x = loop::select(mask, x, loop::broadcast(b_.literal(type_, 0), lanes_));
-            // What goes beyond the panel's width is overwritten by the next position of the depth.
-            b_.store(dst, at + panel * stride * width_ + v * lanes_, x);
+            const LExpr mask = masked || partial ? loop::first_lanes(valid, lanes) : LExpr{};
+            const Point::Scope inner = point_.save();
+            for (VarId v : across_) point_.bind(v, b_.i64(0));
+            point_.set_lanes(across_.back(), lanes, 1, mask);
+            point_.bind(across_.back(), j);
+            body(j, mask);
+            point_.restore(inner);
         };
-        b_.loop("panel", b_.i64(0), full, 1, [&](LExpr panel) {
-            for (int64_t v = 0; v < vectors; ++v) vector(panel, v, false);
-        });
-        b_.loop("panel", full, count, 1, [&](LExpr panel) {
-            for (int64_t v = 0; v < vectors; ++v) vector(panel, v, true);
-        });
+        if (words_.parts > 1 && width_ % (2 * lanes_) == 0) {
+            for (int64_t v = 0; v < vectors; v += 2)
+                rows(v, 2 * lanes_, [&](LExpr j, LExpr mask) {
+                    auto [low, high] = two_words(k, depth_end);
+                    const auto kept = [&](LExpr x, int64_t from) {
+                        if (!mask) return x;
+                        return loop::select(loop::first_lanes(end - j - from, lanes_), x, loop::like_int(x, 0));
+                    };
+                    b_.store(dst, to + v * lanes_, kept(low, 0));
+                    b_.store(dst, to + (v + 1) * lanes_, kept(high, lanes_));
+                });
+            return;
+        }
+        for (int64_t v = 0; v < vectors; ++v)
+            rows(v, lanes_, [&](LExpr j, LExpr mask) {
+                LExpr x = several            ? b_.load(row_, j - first, lanes_, mask)
+                          : words_.parts > 1 ? word(k, depth_end)
+                                             : point_.broadcast(value());
+                if (mask) x = loop::select(mask, x, loop::broadcast(b_.literal(type_, 0), lanes_));
+                // What goes beyond the panel's width is overwritten by the next position of the depth.
+                b_.store(dst, to + v * lanes_, x);
+            });
     };
-    if (words_.parts > 1)
-        each_word(k0, k1, at_depth);
-    else
-        each_depth(k0, k1, [&](LExpr k) { at_depth(k, {}); });
+    const auto each = [&](const std::function<void(LExpr at, LExpr k, LExpr depth_end)>& body) {
+        const auto position = [&](LExpr k, LExpr depth_end) {
+            point_.set_lanes(kNone, 1, 1, {});
+            const LExpr at = b_.let("at", base + in_panel(k - k0) * width_);
+            if (several) row_of(*lines, first, end);
+            body(at, k, depth_end);
+        };
+        if (words_.parts > 1)
+            each_word(k0, k1, position);
+        else
+            each_depth(k0, k1, [&](LExpr k) { position(k, {}); });
+    };
+    if (one) {
+        const auto whole = [&](bool masked) {
+            each([&](LExpr at, LExpr k, LExpr depth_end) { panel_at(at, b_.i64(0), k, depth_end, masked); });
+        };
+        b_.if_(loop::ge(end - first, b_.i64(width_)), [&] { whole(false); }, [&] { whole(true); });
+        return;
+    }
+    const LExpr full = b_.let("full", loop::floordiv(end - first, width_));
+    const LExpr count = b_.let("count", loop::ceildiv(end - first, width_));
+    each([&](LExpr at, LExpr k, LExpr depth_end) {
+        b_.loop("panel", b_.i64(0), full, 1, [&](LExpr panel) { panel_at(at, panel, k, depth_end, false); });
+        b_.loop("panel", full, count, 1, [&](LExpr panel) { panel_at(at, panel, k, depth_end, true); });
+    });
 }
 
 void Packer::one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1) {

@@ -36,8 +36,9 @@ public:
     // own.
     static int64_t slack(int lanes) { return 2 * lanes; }
     // Rows [first, end) at depths [k0, k1) into panels that start at dst[base], `stride` positions of depth apart.
+    // `one`: they are of one panel.
     void pack(loop::BufferId dst, loop::Expr base, loop::Expr stride, loop::Expr first, loop::Expr end, loop::Expr k0,
-              loop::Expr k1);
+              loop::Expr k1, bool one = false);
 
     // The same rows one after another, `pitch` elements apart, depths side by side as in memory: for factors that lie so
     // (can_copy). As far as the last panel goes; past k1 a row holds what is not to be used.
@@ -45,6 +46,8 @@ public:
               loop::Expr k1);
     bool can_copy() const;
 
+    // Whether rows lie side by side in memory and are packed so: then several panels at a time are better.
+    bool in_rows() const;
     // Whether the factor sees its rows as one flat index: then they are one run however many variables they have.
     bool flat() const;
 
@@ -53,14 +56,16 @@ private:
     std::optional<int64_t> step(math::VarId v) const;
     LExpr value() { return factor_value(point_, factor_, type_); }
     LExpr part();
+    std::vector<LExpr> parts(LExpr k, LExpr end, DType t);
     LExpr word(LExpr k, LExpr end);
+    std::pair<LExpr, LExpr> two_words(LExpr k, LExpr end);
     LExpr in_panel(LExpr depth) const { return words_.parts == 1 ? depth : loop::floordiv(depth, words_.parts); }
     void each_word(LExpr k0, LExpr k1, const std::function<void(LExpr k, LExpr end)>& body);
     void each_line(LExpr k0, LExpr k1, const std::function<void(LExpr start, LExpr from, LExpr to)>& body);
     void each_depth(LExpr k0, LExpr k1, const std::function<void(LExpr k)>& body);
     void along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
     void block(loop::BufferId dst, LExpr at, const std::vector<std::vector<LExpr>>& rows, LExpr position, LExpr mask);
-    void across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
+    void across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one);
     void one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
     void row_of(const Range& lines, LExpr first, LExpr end);
 

@@ -1,5 +1,6 @@
 // Panels, register tiles and epilogues of packed contractions.
 #include <algorithm>
+#include <cmath>
 
 #include "target/cpu/lower_contract.h"
 
@@ -118,8 +119,12 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     }
     const Sym count = ceil_div(f.span, f.width), all_sums = extent(f.batch) * count * f.width;
     const Sym elements = all_sums * (room_of_depth() + Sym(f.add_up ? 1 : 0));
+    // Panels of a task: rows that lie side by side in memory are read some lines at a time, in order.
+    constexpr int64_t kSideBySide = 128;
+    const int64_t group = packer(f).in_rows() ? (kSideBySide + f.width - 1) / f.width : 1;
+    const Sym groups = ceil_div(count, group);
     Stage stage{.function = name_ + "_pack_" + f.name,
-                .tasks = extent(f.batch) * count,
+                .tasks = extent(f.batch) * groups,
                 .work = extent(f.batch) * f.span * depth_ * kPackWork};
     f.panels = b_.param(name_ + "_" + f.name, panel_type(), static_cast<uint32_t>(c_.out.arguments.size()));
     if (f.constant) {
@@ -141,14 +146,18 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     b_.function(stage.function, [&] {
         b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
             const Point::Scope scope = point_.save();
-            const LExpr panel = b_.let("panel", loop::mod(task, point_.sym(count)));
-            decode(f.batch, b_.let("batch", loop::floordiv(task, point_.sym(count))));
+            const LExpr panel = b_.let("panel", loop::mod(task, point_.sym(groups)) * group);
+            const LExpr batch = b_.let("batch", loop::floordiv(task, point_.sym(groups)));
+            decode(f.batch, batch);
             const LExpr first = b_.let("first", panel * f.width);
-            const LExpr end = b_.let("end", loop::min(first + f.width, point_.sym(f.span)));
-            const LExpr room = point_.sym(room_of_depth());
-            const LExpr base = b_.let("base", task * room * f.width);
-            p.pack(f.panels, base, room, first, end, b_.i64(0), point_.sym(depth_));
-            if (f.add_up) add_up(f, base, sums_base(f, task), words(point_.sym(depth_)), {});
+            const LExpr end = b_.let("end", loop::min(first + f.width * group, point_.sym(f.span)));
+            const LExpr room = point_.sym(room_of_depth()), from = b_.let("from", batch * point_.sym(count) + panel);
+            const LExpr base = b_.let("base", from * room * f.width);
+            p.pack(f.panels, base, room, first, end, b_.i64(0), point_.sym(depth_), group == 1);
+            if (f.add_up)
+                b_.loop("p", b_.i64(0), loop::ceildiv(end - first, f.width), 1, [&](LExpr i) {
+                    add_up(f, base + i * room * f.width, sums_base(f, from + i), words(point_.sym(depth_)), {});
+                });
             point_.restore(scope);
         });
     });
@@ -157,18 +166,31 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
 // Sums along the depth of a panel's rows, so far where `before` holds. Those of all panels lie behind the last of them.
 void ContractCommon::add_up(const Factor& f, LExpr panel, LExpr sums, LExpr count, LExpr before) {
     const LExpr ones = loop::broadcast(b_.i32(0x01010101), lanes_), zero = loop::broadcast(b_.i32(0), lanes_);
-    for (int64_t v = 0; v * lanes_ < f.width; ++v) {
-        const int64_t left = f.width - v * lanes_;
-        const LExpr mask = left < lanes_ ? loop::first_lanes(b_.i64(left), lanes_) : LExpr{};
-        const LExpr at = sums + v * lanes_;
-        const loop::LocalRef sum = b_.local("sum", zero);
-        if (before) b_.if_(before, [&] { b_.set(sum, b_.load(f.sums, at, lanes_, mask)); });
-        b_.loop("k", b_.i64(0), count, 1, [&](LExpr k) {
+    const int64_t vectors = (f.width + lanes_ - 1) / lanes_;
+    // Two sums of each vector, so that additions need not wait for each other.
+    constexpr int64_t kChains = 2;
+    std::vector<loop::LocalRef> chains;
+    for (int64_t i = 0; i < kChains * vectors; ++i) chains.push_back(b_.local("sum", zero));
+    const auto step = [&](LExpr k, int64_t chain) {
+        for (int64_t v = 0; v < vectors; ++v) {
             const LExpr word = b_.load(f.panels, panel + k * f.width + v * lanes_, lanes_);
+            const loop::LocalRef sum = chains[static_cast<size_t>(chain * vectors + v)];
             b_.set(sum, f.is_signed != f.words.flip ? loop::dot(loop::DotFn::U8S8x4, ones, word, b_.get(sum))
                                                     : loop::dot(loop::DotFn::U8S8x4, word, ones, b_.get(sum)));
-        });
-        b_.store(f.sums, at, b_.get(sum), mask);
+        }
+    };
+    const LExpr main = b_.let("main", loop::floordiv(count, kChains) * kChains);
+    b_.loop("k", b_.i64(0), main, kChains, [&](LExpr k) {
+        for (int64_t i = 0; i < kChains; ++i) step(k + i, i);
+    });
+    b_.if_(loop::lt(main, count), [&] { step(main, 0); });
+    for (int64_t v = 0; v < vectors; ++v) {
+        const int64_t left = f.width - v * lanes_;
+        const LExpr mask = left < lanes_ ? loop::first_lanes(b_.i64(left), lanes_) : LExpr{};
+        const auto at = static_cast<size_t>(v);
+        LExpr sum = b_.get(chains[at]) + b_.get(chains[at + static_cast<size_t>(vectors)]);
+        if (before) sum = sum + loop::select(loop::broadcast(before, lanes_), b_.let("before", b_.load(f.sums, sums + v * lanes_, lanes_, mask)), zero);
+        b_.store(f.sums, sums + v * lanes_, sum, mask);
     }
 }
 
@@ -273,13 +295,32 @@ bool ContractCommon::light_epilogue() const {
     return operations <= 4;
 }
 
+// Whether e is a number that the sum is, 0, a normal literal, or a choice of such.
+bool ContractCommon::never_subnormal(ExprId e) const {
+    if (e == k_.reduce) return true;
+    const math::Expr& x = c_.math.expr(e);
+    const auto operands = [&](size_t first) {
+        return std::all_of(x.args.begin() + static_cast<long>(first), x.args.end(), [&](ExprId a) { return never_subnormal(a); });
+    };
+    if (x.kind == ExprKind::Literal) return x.number == 0 || std::fabs(x.number) >= 0x1p-126;
+    if (x.kind == ExprKind::Cast) return is_float(x.dtype) && x.dtype != DType::F16 && is_float(c_.math.expr(x.args[0]).dtype) && operands(0);
+    if (x.kind != ExprKind::Call) return false;
+    if (x.fn == Fn::Select) return operands(1);
+    return (x.fn == Fn::Max || x.fn == Fn::Min || x.fn == Fn::Neg || x.fn == Fn::Abs) && operands(0);
+}
+
 void ContractCommon::finish(VarId lane, LExpr column, LExpr mask, LExpr sum, const std::function<LExpr(LExpr)>& correct) {
     const Point::Scope scope = point_.save();
     point_.bind(lane, column);
     point_.set_lanes(lane, lanes_, 1, mask);
     if (correct) sum = correct(sum);
     point_.set_value(k_.reduce, 0, b_.let("sum", sum));
-    point_.store(q_, point_.eval(q_.rhs, 0), 0);
+    LExpr value = point_.eval(q_.rhs, 0);
+    // Dot products of bf16 give no subnormal sums.
+    if (parts_ == 2 && c_.storage[q_.lhs].dtype == DType::BF16 && value.type() == loop::Type{DType::F32, static_cast<uint16_t>(lanes_)} &&
+        never_subnormal(q_.rhs))
+        value = loop::cast_normal(value);
+    point_.store(q_, value, 0);
     point_.restore(scope);
 }
 
