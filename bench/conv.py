@@ -4,7 +4,7 @@
     .venv/bin/python bench/conv.py [--json] [--threads N] [--processor-time] [--seconds S] [--only TEXT]
 
 Needs torch: scripts/setup.sh --bench. Each distinct layer of a network at 224 x 224, one picture, bias included, is an
-ONNX model of one node for Opwright (weights are constants, as in a network). torch takes the faster of its two memory
+ONNX model of one node for Opwright (weights are constants, as in a network). Both take the faster of two memory
 formats, contiguous and channels last. Candidates take turns; each figure is the least of many runs. The peak of fused
 multiply-adds is measured in the same run. --processor-time takes the calling
 thread's time in place of the clock's, for one thread on a busy machine. Values are seeded random numbers.
@@ -51,23 +51,29 @@ def name_of(layer):
     return f"{taps}x{taps} {kind}{f' {c}' if g == c else ''}, {size}" + (f", stride {stride}" if stride > 1 else "")
 
 
-def onnx_model(layer, weight, bias, folder):
+def onnx_model(layer, weight, bias, folder, last):
     import onnx
     from onnx import helper, numpy_helper
 
     c, m, g, size, taps, stride = layer
     pad = taps // 2
     out = (size + 2 * pad - taps) // stride + 1
-    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], group=g, pads=[pad] * 4, strides=[stride] * 2)
+    ends = ["x", "y"] if not last else ["inner_x", "inner_y"]
+    nodes = [helper.make_node("Conv", [ends[0], "w", "b"], ends[1:], group=g, pads=[pad] * 4, strides=[stride] * 2)]
+    x_shape, y_shape = [1, c, size, size], [1, m, out, out]
+    if last:  # transposes to and from channels last, which become the convolution's own way of reading and writing
+        nodes.insert(0, helper.make_node("Transpose", ["x"], ["inner_x"], perm=[0, 3, 1, 2]))
+        nodes.append(helper.make_node("Transpose", ["inner_y"], ["y"], perm=[0, 2, 3, 1]))
+        x_shape, y_shape = [1, size, size, c], [1, out, out, m]
     f32 = onnx.TensorProto.FLOAT
     graph = helper.make_graph(
-        [node],
+        nodes,
         "layer",
-        [helper.make_tensor_value_info("x", f32, [1, c, size, size])],
-        [helper.make_tensor_value_info("y", f32, [1, m, out, out])],
+        [helper.make_tensor_value_info("x", f32, x_shape)],
+        [helper.make_tensor_value_info("y", f32, y_shape)],
         [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")],
     )
-    path = Path(folder) / "layer.onnx"
+    path = Path(folder) / f"layer-{last}.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return str(path), out
 
@@ -84,22 +90,26 @@ def measure(layer, threads, seconds, clock):
     weight = rng.standard_normal((m, c // g, taps, taps), dtype=np.float32)
     bias = rng.standard_normal(m, dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        path, out = onnx_model(layer, weight, bias, folder)
-        ours = Session(path, threads=threads)
-    feed = {"x": x}
+        sessions = {}
+        for form in (False, True):
+            path, out = onnx_model(layer, weight, bias, folder, form)
+            sessions[form] = Session(path, threads=threads)
+    feeds = {False: {"x": x}, True: {"x": np.ascontiguousarray(x.transpose(0, 2, 3, 1))}}
     last = torch.channels_last
     tx, tw, tb = (torch.from_numpy(t) for t in (x, weight, bias))
     lx, lw = tx.contiguous(memory_format=last), tw.contiguous(memory_format=last)
     conv = torch.nn.functional.conv2d
     runs = {
-        "opwright": lambda: ours.run(None, feed)[0],
+        "opwright": lambda: sessions[False].run(None, feeds[False])[0],
+        "opwright, channels last": lambda: sessions[True].run(None, feeds[True])[0].transpose(0, 3, 1, 2),
         "contiguous": lambda: conv(tx, tw, tb, stride, taps // 2, 1, g),
         "channels last": lambda: conv(lx, lw, tb, stride, taps // 2, 1, g),
     }
     with torch.inference_mode():
         want = conv(tx.double(), tw.double(), tb.double(), stride, taps // 2, 1, g).numpy()
-        difference = float(np.max(np.abs(runs["opwright"]() - want)) / np.max(np.abs(want)))
-        assert difference < 1e-5, f"{name_of(layer)}: wrong by {difference}"
+        for ours in ("opwright", "opwright, channels last"):
+            difference = float(np.max(np.abs(runs[ours]() - want)) / np.max(np.abs(want)))
+            assert difference < 1e-5, f"{name_of(layer)}, {ours}: wrong by {difference}"
         best = {name: math.inf for name in runs}
         end, rounds = time.perf_counter() + seconds, 0
         while rounds < 4 or time.perf_counter() < end:
@@ -111,13 +121,16 @@ def measure(layer, threads, seconds, clock):
             rounds += 1
     flops = 2.0 * m * (c // g) * taps * taps * out * out
     theirs = min(best["contiguous"], best["channels last"])
+    ours = min(best["opwright"], best["opwright, channels last"])
     return {
         "layer": name_of(layer),
-        "gflops": flops / best["opwright"] * 1e-9,
+        "gflops": flops / ours * 1e-9,
+        "gflops_contiguous": flops / best["opwright"] * 1e-9,
+        "gflops_channels_last": flops / best["opwright, channels last"] * 1e-9,
         "torch_gflops": flops / theirs * 1e-9,
         "torch_format": min(("contiguous", "channels last"), key=best.get),
-        "ratio": theirs / best["opwright"],
-        "ms": best["opwright"] * 1e3,
+        "ratio": theirs / ours,
+        "ms": ours * 1e3,
         "rounds": rounds,
     }
 
@@ -157,7 +170,8 @@ def main():
             rows.append(r := measure(layer, args.threads, args.seconds, clock))
             if not args.json:
                 print(
-                    f"  {network:12} {r['layer']:34} {r['gflops']:7.1f} ({100 * r['gflops'] / peak:3.0f} % of peak)"
+                    f"  {network:12} {r['layer']:32} {r['gflops_contiguous']:6.1f}, channels last"
+                    f" {r['gflops_channels_last']:6.1f} ({100 * r['gflops'] / peak:3.0f} % of peak)"
                     f"  torch {r['torch_gflops']:7.1f} ({r['torch_format']})  ratio {r['ratio']:.2f}",
                     flush=True,
                 )

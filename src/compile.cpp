@@ -70,6 +70,14 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
             if (d.taken) d.reason = "fusion is switched off", d.taken = false, d.how = fuse::How::Apart;
     }
 
+    // Values between the kernels that are left in the layout that suits them.
+    if (o.fuse && o.layouts && o.execution.engine == runtime::Engine::Cpu && !o.execution.target)
+        g = stage("choose layouts", std::move(g), o.check, [&](Graph whole) {
+            fuse::Laid laid = fuse::choose_layouts(std::move(whole), r.planned.machine, r.planned.sizes);
+            r.layouts = std::move(laid.regions);
+            return std::move(laid.graph);
+        });
+
     // Schedules that won when they were measured.
     runtime::ExecutableOptions execution = o.execution;
     if (o.tuned && execution.engine == runtime::Engine::Cpu && execution.cpu.schedule.empty() && !execution.cpu.tuned)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuse/fuse.h"
+#include "fuse/layout.h"
 #include "runtime/executable.h"
 
 namespace opwright {
@@ -12,6 +13,7 @@ namespace opwright {
 struct CompileOptions {
     runtime::ExecutableOptions execution;
     bool fuse = true;
+    bool layouts = true;       // values between kernels may have their channels last (fuse/layout.h); on the CPU alone
     bool tuned = true;         // schedules that won when they were tuned (tune/source.h) in place of the default ones
     bool check = false;        // verify every level as it is made; a violation is a bug in Opwright and aborts
     fuse::Options fusion;      // what is not given is filled in: the machine, and what the target has kernels for
@@ -20,6 +22,7 @@ struct CompileOptions {
 struct Compiled {
     std::shared_ptr<const runtime::Executable> executable;
     std::vector<fuse::Decision> decisions;
+    std::vector<fuse::LayoutRegion> layouts;
     std::string tuning_problem;  // why the tuning database could not be read, and what to do; empty: nothing is wrong
     fuse::Fused planned;       // machine and sizes that they were weighed for; its graph and decisions have moved on
 };

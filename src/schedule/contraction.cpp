@@ -94,6 +94,29 @@ bool reads_windows(const Program& p, const Equation& q, const Contraction& c) {
     const auto w = useful_window(p, q, c);
     return w && w->row.taps * w->column.taps >= kLeastTaps;
 }
+
+// Depthwise convolutions whose channels come last: the windows' points are rows, and lanes run along what both factors
+// have.
+std::optional<Contraction> match_lanewise(const Program& p, const Equation& q, Contraction c) {
+    constexpr int64_t kFewLanes = 8;
+    const VarId lane = q.vars.back();
+    if (known_below(p, {lane}, kFewLanes)) return std::nullopt;
+    c.lanewise = true;
+    c.n = {lane};
+    c.k = p.expr(c.reduce).vars;
+    for (int turn = 0; turn < 2; ++turn, std::swap(c.a, c.b)) {
+        const std::vector<VarId> in_a = p.free_vars(c.a), in_b = p.free_vars(c.b);
+        c.m.clear();
+        c.batch.clear();
+        for (VarId v : q.vars)
+            if (v != lane) (has(in_a, v) && !has(in_b, v) ? c.m : c.batch).push_back(v);
+        const auto both = [&](VarId v) { return has(in_a, v) && has(in_b, v); };
+        if (!std::all_of(c.k.begin(), c.k.end(), both)) return std::nullopt;
+        const auto w = useful_points(p, q, c);
+        if (w && w->channels.empty() && w->row.taps * w->column.taps > 1 && side_by_side(p, c.a, lane)) return c;
+    }
+    return std::nullopt;
+}
 }  // namespace
 
 static std::optional<Contraction> match(const Program& p, const Equation& q, bool single_row) {
@@ -115,6 +138,7 @@ static std::optional<Contraction> match(const Program& p, const Equation& q, boo
     c.b = product.args[1];
     std::vector<VarId> in_a = p.free_vars(c.a), in_b = p.free_vars(c.b);
     const VarId innermost = q.vars.back();
+    if (single_row && has(in_a, innermost) && has(in_b, innermost)) return match_lanewise(p, q, std::move(c));
     if (has(in_a, innermost) == has(in_b, innermost)) return std::nullopt;
     if (has(in_a, innermost)) {
         std::swap(c.a, c.b);

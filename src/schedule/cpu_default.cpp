@@ -227,8 +227,11 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
     for (VarId v : c.n) columns = columns * p.vars[v].extent;
     for (VarId v : c.k) depth = depth * p.vars[v].extent;
     plan.nv = columns.upper() <= plan.lanes ? 1 : 2;
+    const auto w = useful_window(p, q, c);
+    const bool points = !w && useful_points(p, q, c);
+    const int spare = points ? 3 : 1;  // rows at places of their own leave fewer registers for constants
     const int limit =
-        plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - 1 - plan.nv) / plan.nv;
+        plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - spare - plan.nv) / plan.nv;
     // Rows of unknown number: a tile that most usual ones are near a multiple of.
     plan.mr = limit == 14 ? 12 : limit;
     if (auto n = rows.constant(); n && *n > 0) {
@@ -243,7 +246,10 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
         }
         if (*n < plan.mr) plan.mr = static_cast<int>(*n);
     }
-    const auto w = useful_window(p, q, c);
+    if (c.lanewise) {
+        plan.nv = 1;
+        plan.mr = m.vector_registers >= 32 ? 8 : 6;  // additions that need not wait for each other
+    }
     if (w) {
         // Few rows want more vectors, so that additions need not wait for each other; a short flat run has no use for
         // them.
@@ -254,7 +260,7 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
             ++plan.nv;
     }
     const int64_t nr = static_cast<int64_t>(plan.nv) * plan.lanes;
-    if (!w) plan.parts = parts_on(p, c, m);
+    if (!w && !points) plan.parts = parts_on(p, c, m);
     const int64_t parts = plan.parts;
     // Blocks of both factors and the sums of a task are to fit the second cache.
     const int64_t fits = (m.l2_bytes / 4 - kTaskRows * kTaskColumns) / (kTaskRows + kTaskColumns) / 64 * 64;
@@ -277,7 +283,7 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
         }
     }
     if (auto n = columns.constant(); n && *n < plan.nt) plan.nt = std::max(nr, (*n + nr - 1) / nr * nr);
-    if (w) plan.kc = kWindows;
+    if (w || points) plan.kc = kWindows;
     return plan;
 }
 }  // namespace

@@ -15,6 +15,7 @@ struct Contraction {
     math::ExprId a, b;                        // the two factors; b owns the innermost index of the output
     std::vector<math::VarId> batch, m, n, k;  // m: in a only, n: in b only, batch: in both (or in b, apart from the
                                               // innermost flat run n), k: reduced; outermost first
+    bool lanewise = false;                    // both have the innermost index, n: each lane has factors of its own
 };
 // The factors are any expressions, indices may be affine. nullopt where the equation is none.
 std::optional<Contraction> match_contraction(const math::Program& p, const math::Equation& q);

@@ -1,5 +1,7 @@
 #include "schedule/window.h"
 
+#include <algorithm>
+
 namespace opwright::schedule {
 using namespace math;
 
@@ -74,20 +76,22 @@ std::optional<WindowAxis> axis(const Program& p, const Reads& reads, const std::
 }
 }  // namespace
 
-std::optional<Window> match_window(const Program& p, const Equation& q, const Contraction& c) {
-    const Reads reads = inspect(p, c.b);
-    const std::vector<VarId> in_a = p.free_vars(c.a), in_b = p.free_vars(c.b);
+namespace {
+// Windows of `factor` at the output's index `column`. Indices of `lanes` are not the task's to choose.
+std::optional<Window> match(const Program& p, const Equation& q, const Contraction& c, ExprId factor, VarId column,
+                            const std::vector<VarId>& lanes) {
+    const ExprId other = factor == c.a ? c.b : c.a;
+    const Reads reads = inspect(p, factor);
+    const std::vector<VarId> in_other = p.free_vars(other), in_factor = p.free_vars(factor);
     Window w;
-    const auto column = axis(p, reads, c.k, c.n.back());
-    if (!column) return std::nullopt;
-    w.column = *column;
-    for (VarId v : q.vars) {
-        if (v == w.column.out || has(c.m, v)) continue;
-        w.batch.push_back(v);
-    }
+    const auto along = axis(p, reads, c.k, column);
+    if (!along) return std::nullopt;
+    w.column = *along;
+    for (VarId v : q.vars)
+        if (v != column && !has(lanes, v)) w.batch.push_back(v);
     for (size_t i = w.batch.size(); i-- > 0 && w.row.out == kNone;) {
         const VarId v = w.batch[i];
-        if (has(in_a, v) || !has(in_b, v)) continue;
+        if (has(in_other, v) || !has(in_factor, v)) continue;
         const auto row = axis(p, reads, c.k, v);
         if (!row || (row->tap != kNone && row->tap == w.column.tap)) break;
         w.row = *row;
@@ -97,12 +101,51 @@ std::optional<Window> match_window(const Program& p, const Equation& q, const Co
         if (v != w.row.tap && v != w.column.tap) w.channels.push_back(v);
     return w;
 }
+}  // namespace
+
+std::optional<Window> match_window(const Program& p, const Equation& q, const Contraction& c) {
+    return match(p, q, c, c.b, c.n.back(), c.m);
+}
+
+std::optional<Window> match_points(const Program& p, const Equation& q, const Contraction& c) {
+    if (c.m.empty()) return std::nullopt;
+    auto w = match(p, q, c, c.a, c.m.back(), c.n);
+    return w && w->channels.size() <= 1 ? w : std::nullopt;
+}
+
+bool side_by_side(const Program& p, ExprId factor, VarId v) {
+    const Reads reads = inspect(p, factor);
+    return !reads.accesses.empty() &&
+           std::all_of(reads.accesses.begin(), reads.accesses.end(), [&](const auto& access) {
+               const auto& at = access.second;
+               for (size_t d = 0; d < at.size(); ++d) {
+                   const auto f = affine(p, at[d]);
+                   if (!f || !f->coefficient(v).is(d + 1 == at.size() ? 1 : 0)) return false;
+               }
+               return !at.empty();
+           });
+}
 
 std::optional<Window> useful_window(const Program& p, const Equation& q, const Contraction& c) {
-    const auto w = match_window(p, q, c);
+    const auto w = c.lanewise ? std::nullopt : match_window(p, q, c);
     if (!w || (w->row.taps * w->column.taps == 1 && w->column.stride == 1)) return std::nullopt;
     const int64_t width = p.vars[w->column.out].extent.upper();
     return width < 4 || width < w->column.reach() ? std::nullopt : w;
+}
+
+std::optional<Window> useful_points(const Program& p, const Equation& q, const Contraction& c) {
+    const auto w = match_points(p, q, c);
+    const bool apart = w && (w->row.stride > 1 || w->column.stride > 1);
+    return w && (w->row.taps * w->column.taps > 1 || apart) ? w : std::nullopt;
+}
+
+std::optional<Windows> windows_of(const Program& p, const Equation& q, const Contraction& c) {
+    if (c.lanewise) return Windows{*match_points(p, q, c), true};
+    if (const auto w = useful_window(p, q, c)) return Windows{*w, false};
+    if (const auto w = useful_points(p, q, c)) return Windows{*w, true};
+    if (const auto w = match_window(p, q, c)) return Windows{*w, false};
+    if (const auto w = match_points(p, q, c)) return Windows{*w, true};
+    return std::nullopt;
 }
 
 }  // namespace opwright::schedule

@@ -63,7 +63,11 @@ private:
         if (c.mr < 1 || c.nv < 1 || (c.kc < 1 && !schedule::from_windows(c)) || c.mt < c.mr ||
             c.nt < static_cast<int64_t>(c.nv) * c.lanes)
             return Diagnostic(fmt::format("The contraction of {} has an empty register or cache tile.", lhs));
-        if (schedule::from_windows(c) && !schedule::match_window(math_, math_.equations[nest.equations[0]], *nest.contraction))
+        const Equation& q = math_.equations[nest.equations[0]];
+        if (nest.contraction->lanewise && !schedule::from_windows(c))
+            return Diagnostic(fmt::format("The schedule does not read windows for {}, whose lanes have factors of their own.", lhs), {},
+                              "Set \"window\": true.");
+        if (schedule::from_windows(c) && !schedule::windows_of(math_, q, *nest.contraction))
             return Diagnostic(
                 fmt::format("The schedule reads windows for the contraction of {}, which has none.", lhs), {},
                 "Leave \"window\" out.");
@@ -367,7 +371,7 @@ private:
         const DType t = accumulate_type(math_.expr(c.reduce).dtype);
         const auto m = box(c.m, plan.mt), n = box(c.n, plan.nt), k = box(c.k, plan.kc);
         const BufferId acc = buffer("acc", c.reduce, t, Memory::Scratch, join(m, n));
-        const BufferId a = buffer("a", c.a, t, Memory::Scratch, join(m, k));
+        const BufferId a = buffer("a", c.a, t, Memory::Scratch, c.lanewise ? join(join(m, k), n) : join(m, k));
         const BufferId b = buffer("b", c.b, t, Memory::Scratch, join(k, n));
         p_.buffers[a].packed = p_.buffers[b].packed = true;
         out.body.push_back({.kind = StmtKind::Fill, .dst = acc});

@@ -74,6 +74,42 @@ const Case kCases[] = {
      "op f(x[c,h,v], w[m,c]) -> y[m,p,q]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
      "    y[m,p,q] = sum[c](x[c,2*p,2*q] outside zero * w[m,c])\n",
      true},
+    {"padded 3x3, channels last", "n h v c; m 3 3 c; m",
+     "op f(x[n,h,v,c], w[m,3,3,c], b[m]) -> y[n,p,q,m]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[n,p,q,m] = max(sum[k,l,c](x[n,p+k-1,q+l-1,c] outside zero * w[m,k,l,c]) + b[m], 0)\n",
+     true},
+    {"stride 2, channels last, heavy epilogue", "n h v c; m c 3 3; n p q m",
+     "op f(x[n,h,v,c], w[m,c,3,3], z[n,p,q,m]) -> y[n,p,q,m]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
+     "    y[n,p,q,m] = tanh(sum[c,k,l](x[n,2*p+k-1,2*q+l-1,c] outside zero * w[m,c,k,l])) * z[n,p,q,m]\n",
+     true},
+    {"channels last from channels first", "n c h v; m c 3 3",
+     "op f(x[n,c,h,v], w[m,c,3,3]) -> y[n,p,q,m]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[n,p,q,m] = sum[c,k,l](x[n,c,p+k-1,q+l-1] outside zero * w[m,c,k,l])\n",
+     true},
+    {"no padding, channels last, one dim dilated", "n t c; m c 3",
+     "op f(x[n,t,c], w[m,c,3]) -> y[n,p,m]:\n    p in 0..t - 4\n"
+     "    y[n,p,m] = sum[c,k](x[n,p+2*k,c] * w[m,c,k])\n",
+     true},
+    {"groups, channels last", "h v g c; g m c 3 3",
+     "op f(x[h,v,g,c], w[g,m,c,3,3]) -> y[p,q,g,m]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[p,q,g,m] = sum[c,k,l](x[p+k-1,q+l-1,g,c] outside zero * w[g,m,c,k,l])\n",
+     true},
+    {"depthwise 3x3, channels last", "n h v c; c 3 3; c",
+     "op f(x[n,h,v,c], w[c,3,3], b[c]) -> y[n,p,q,c]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[n,p,q,c] = max(sum[k,l](x[n,p+k-1,q+l-1,c] outside zero * w[c,k,l]) + b[c], 0)\n",
+     true},
+    {"depthwise 5x5 of small pictures, stride 2, channels last", "n 9 8 c; 5 5 c",
+     "op f(x[n,9,8,c], w[5,5,c]) -> y[n,p,q,c]:\n    p in 0..5\n    q in 0..4\n"
+     "    y[n,p,q,c] = tanh(sum[k,l](x[n,2*p+k-2,2*q+l-2,c] outside zero * w[k,l,c]))\n",
+     true},
+    {"depthwise, one dim, prologue, channels last", "n t c; c 4",
+     "op f(x[n,t,c], w[c,4]) -> y[n,t,c]:\n"
+     "    y[n,t,c] = sum[k](max(x[n,t+k-3,c] outside zero, 0) * w[c,k])\n",
+     true},
+    {"depthwise without padding, channels last", "n h v c; c 2 3",
+     "op f(x[n,h,v,c], w[c,2,3]) -> y[n,p,q,c]:\n    p in 0..h - 1\n    q in 0..v - 2\n"
+     "    y[n,p,q,c] = sum[k,l](x[n,p+k,q+l,c] * w[c,k,l])\n",
+     true},
     {"groups", "g c h v; g m c 3 3",
      "op f(x[g,c,h,v], w[g,m,c,3,3]) -> y[g,m,p,q]:\n    p in 0..h\n    q in 0..v\n"
      "    y[g,m,p,q] = sum[c,k,l](x[g,c,p+k-1,q+l-1] outside zero * w[g,m,c,k,l])\n",

@@ -421,7 +421,20 @@ private:
     }
     Value* to_memory(Type t, Value* v) { return t.dtype == DType::Bool ? b_.CreateZExt(v, a_.memory_type(t)) : v; }
 
+    // One named place from another, as a register tile reads its rows: the first is a pointer that stays in a register
+    // through the loop of the second, which is then part of the load.
+    Value* place_from_place(const Node& n) {
+        const Node& offset = p_.node(n.args[0]);
+        const auto named = [&](ExprId e) { return p_.node(e).op == Op::Let; };
+        if (offset.op != Op::Binary || offset.binary() != BinaryFn::Add || !named(offset.args[0]) || !named(offset.args[1]))
+            return nullptr;
+        llvm::Type* element = a_.memory_type({p_.buffer(n.buffer).dtype, 1});
+        return b_.CreateGEP(element, address(n.buffer, value(offset.args[0])), value(offset.args[1]));
+    }
+
     Value* load(const Node& n) {
+        if (Value* at = n.payload == 1 && n.args[1] == ExprId::none ? place_from_place(n) : nullptr)
+            return from_memory(n.type, aliases_.mark(b_.CreateAlignedLoad(a_.memory_type(n.type), at, align(n.type)), n.buffer));
         Value* offset = value(n.args[0]);
         Value* mask = n.args[1] == ExprId::none ? nullptr : value(n.args[1]);
         Value* otherwise = mask ? to_memory(n.type, value(n.args[2])) : nullptr;

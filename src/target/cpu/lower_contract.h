@@ -55,13 +55,14 @@ protected:
     DType panel_type() const { return parts_ == 1 ? type_ : DType::I32; }
     int64_t slack() const { return Packer::slack(lanes_); }
 
-    // A factor that is a tensor as it stands: elements of the type that is added up, every access inside the tensor.
+    // A factor that is a tensor as it stands: elements of the type that is added up, every access inside the tensor or,
+    // where that is allowed, zero.
     struct Plain {
         loop::BufferId buffer;
         math::TensorId tensor;
         std::vector<math::Affine> at;  // by dim
     };
-    std::optional<Plain> plain(math::ExprId e) const;
+    std::optional<Plain> plain(math::ExprId e, bool zero_outside = false) const;
     // Elements between neighbours along v.
     math::Sym step(const Plain& f, math::VarId v) const;
     // Where the element lies that the variables bound at present name.
@@ -79,7 +80,7 @@ protected:
     // Accumulators of rows x nv vectors over `count` positions of depth.
     using Accumulators = std::vector<loop::LocalRef>;
     struct Operands {
-        std::function<LExpr(int64_t row, LExpr k)> a;                 // a scalar
+        std::function<LExpr(int64_t row, LExpr k)> a;                 // a scalar, or a vector where each lane has its own
         std::function<std::vector<LExpr>(LExpr k)> b;                 // nv vectors
         std::function<LExpr(int64_t row, int64_t vector)> before;     // sums so far; empty: none
         LExpr has_before;                                             // condition of `before`
@@ -119,5 +120,7 @@ private:
 
 // A contraction whose columns' factor reads windows, from slabs of its tensors.
 void lower_window(Context& c, size_t nest, const schedule::Window& w, Stage stage);
+// A contraction whose rows' factor reads windows.
+void lower_points(Context& c, size_t nest, const schedule::Window& w, Stage stage);
 
 }  // namespace opwright::target::cpu

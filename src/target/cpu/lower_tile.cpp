@@ -74,9 +74,14 @@ bool ContractCommon::packable(ExprId e, const std::vector<VarId>& batch, const S
     return std::all_of(reads.begin(), reads.end(), [&](TensorId t) { return c_.tile.kernel.constant[t]; });
 }
 
-std::optional<ContractCommon::Plain> ContractCommon::plain(ExprId e) const {
+std::optional<ContractCommon::Plain> ContractCommon::plain(ExprId e, bool zero_outside) const {
     const math::Expr& x = c_.math.expr(e);
-    if (x.kind != ExprKind::Load || x.outside != Outside::Error) return std::nullopt;
+    if (x.kind != ExprKind::Load) return std::nullopt;
+    if (x.outside != Outside::Error) {
+        const math::Expr& fill = c_.math.expr(x.args.back());
+        const bool zero = x.outside == Outside::Value && fill.kind == ExprKind::Literal && fill.number == 0 && fill.integer == 0;
+        if (!zero || !zero_outside) return std::nullopt;
+    }
     const Storage& s = c_.storage[x.ref];
     if (s.buffer == loop::BufferId::none || s.dtype != type_ || !s.origin.empty()) return std::nullopt;
     Plain p{s.buffer, x.ref, {}};
@@ -259,7 +264,7 @@ ContractCommon::Accumulators ContractCommon::register_tile(int64_t rows, LExpr c
         for (int64_t r = 0; r < rows; ++r) {
             const LExpr x = b_.let("a", o.a(r, k));
             for (int64_t v = 0; v < nv; ++v) {
-                const LExpr wide = loop::broadcast(x, lanes_), y = column[static_cast<size_t>(v)];
+                const LExpr wide = x.type().is_vector() ? x : loop::broadcast(x, lanes_), y = column[static_cast<size_t>(v)];
                 if (o.multiply_add)
                     b_.set(at(r, v), o.multiply_add(wide, y, b_.get(at(r, v))));
                 else

@@ -1,15 +1,15 @@
 // Contractions over windows (schedule/window.h): convolutions, depthwise ones too.
 //
 // A task is some rows of the output of one batch point, for a range of the contraction's rows (output channels). What its
-// windows read is brought into a slab once: by channel, a plane for each residue of the strides, in it the elements side
-// by side, padding as zeros. There a tap is nothing but a distance, so that a register tile runs over the output's points
-// as one flat run: rows of the slab are longer than those of the output by the reach of the taps, and what the flat run
-// computes between them is not kept. A table holds the distance of each position of depth. The scheme spares what
-// panels of windows cost: each element is brought in once, not once for each tap, whatever the number of channels.
+// windows read is brought into a slab once (lower_slab.h), where a register tile runs over the output's points as one flat
+// run: rows of the slab are longer than those of the output by the reach of the taps, and what the flat run computes
+// between them is not kept. A table holds the distance of each position of depth. The scheme spares what panels of
+// windows cost: each element is brought in once, not once for each tap, whatever the number of channels.
 #include <algorithm>
 
 #include "schedule/window.h"
 #include "target/cpu/lower_contract.h"
+#include "target/cpu/lower_slab.h"
 
 namespace opwright::target::cpu {
 using namespace math;
@@ -28,14 +28,14 @@ Sym clamp(const Sym& x, const Sym& low, const Sym& high) { return max(low, min(x
 
 class WindowLowering : ContractCommon {
 public:
-    WindowLowering(Context& c, size_t nest, const Window& w) : ContractCommon(c, nest), w_(w) {
+    WindowLowering(Context& c, size_t nest, const Window& w)
+        : ContractCommon(c, nest), w_(w), slab_(c, point_, k_.b, w, w.channels, lanes_, type_, false) {
         std::vector<VarId> order = w.channels;
         for (const WindowAxis* a : {&w.row, &w.column})
             if (a->tap != kNone) order.push_back(a->tap);
         a_ = factor("a", k_.a, k_.m, order, mr_);
         a_.shared = !a_.constant && !k_.m.empty() && !expands(a_);
         taps_ = w.row.taps * w.column.taps;
-        planes_ = w.row.planes() * w.column.planes();
         channels_ = extent(w.channels);
         height_ = w.row.out == kNone ? Sym(1) : c.math.vars[w.row.out].extent;
         width_ = c.math.vars[w.column.out].extent;
@@ -46,27 +46,27 @@ public:
         const Sym batches = extent(w_.batch), row_tiles = ceil_div(height_, tile_rows_),
                   column_tiles = ceil_div(width_, tile_columns_), points = batches * row_tiles * column_tiles;
         // Few points leave threads idle unless they share the rows of the contraction.
-        const Sym all = ceil_div(rows_, mr_), reuse = floor_div(rows_ * taps_, Sym(planes_ * kReuse)),
+        const Sym all = ceil_div(rows_, mr_), reuse = floor_div(rows_ * taps_, Sym(slab_.planes() * kReuse)),
                   m_tiles = clamp(ceil_div(Sym(kTasks), max(points, 1)), 1, clamp(reuse, 1, max(all, 1)));
         const Sym tile_panels = ceil_div(all, m_tiles);
         stage.tasks = points * ceil_div(all, tile_panels);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, height_ * width_, depth_, batches};
-        stage.contraction->packed = stage.tasks * channels_ * planes_ * plane_;
+        stage.contraction->packed = stage.tasks * slab_.elements(channels_);
         panels(a_, mr_, most_depth());
         Packer a = packer(a_);
         // Sums of one panel's rows; of all rows of the task where the depth takes several blocks.
         const bool blocks = block_ != channels_;
         const Sym kept = blocks ? tile_panels * mr_ : Sym(mr_);
         sums_ = b_.scratch(name_ + "_c", type_, point_.sym(kept * pitch_));
-        slab_ = b_.scratch(name_ + "_slab", type_, point_.sym(block_ * channel_ + Sym(nr_ + 2 * lanes_)));
+        buffer_ = b_.scratch(name_ + "_slab", type_, point_.sym(slab_.elements(block_) + Sym(nr_ + 2 * lanes_)));
         table_ = b_.scratch(name_ + "_table", DType::I64, point_.sym(block_ * taps_));
 
         b_.function(name_, [&] {
             // The flat run goes past what the rows fill. Its results there are not kept, but stale subnormal numbers would
             // cost a microcode assist each.
             const LExpr zero = loop::broadcast(b_.literal(type_, 0), lanes_);
-            b_.loop("i", b_.i64(0), point_.sym(block_ * channel_) + (nr_ + lanes_), lanes_,
-                    [&](LExpr i) { b_.store(slab_, i, zero); });
+            b_.loop("i", b_.i64(0), point_.sym(slab_.elements(block_)) + (nr_ + lanes_), lanes_,
+                    [&](LExpr i) { b_.store(buffer_, i, zero); });
             fill_table();
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
@@ -81,7 +81,7 @@ public:
                 const LExpr y0 = b_.let("y0", next("row_tile", row_tiles) * point_.sym(tile_rows_));
                 const LExpr m0 = b_.let("m0", next("m_tile", ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
                 decode(w_.batch, rest);
-                const Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
+                const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
                               b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
                 const LExpr m1 =
                     b_.let("m1", loop::min(m0 + point_.sym(tile_panels * mr_), point_.sym(rows_)));
@@ -89,9 +89,7 @@ public:
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("c0", b_.i64(0), loop::max(channels, b_.i64(1)), point_.sym(max(block_, 1)), [&](LExpr c0) {
                     const LExpr c1 = b_.let("c1", loop::min(c0 + point_.sym(block_), channels));
-                    const Point::Scope inner = point_.save();
-                    fill_slab(box, c0, c1);
-                    point_.restore(inner);
+                    slab_.fill(buffer_, box, c0, c1);
                     const LExpr base = panel_base(a_, m0, c0 * taps_);
                     b_.loop("i", m0, m1, mr_, [&](LExpr i) {
                         if (!a_.whole())
@@ -117,30 +115,23 @@ public:
     }
 
 private:
-    // Points of the output: rows [y0, y1), columns [x0, x1).
-    struct Box {
-        LExpr y0, y1, x0, x1;
-    };
-
     // Sizes of tiles and slabs, all of them closed forms over the extents.
     void measure() {
         const Sym reach_y(w_.row.reach()), reach_x(w_.column.reach());
         tile_columns_ = min(width_, kPoints);
-        row_ = max(tile_columns_, 1) + reach_x;  // of a plane
-        const Sym fits = floor_div(floor_div(Sym(kSlab), max(channels_, 1) * planes_), row_) - reach_y;
-        const Sym most = max(1, floor_div(Sym(kPoints), row_));
+        const Sym row = max(tile_columns_, 1) + reach_x;  // of a plane
+        const Sym fits = floor_div(floor_div(Sym(kSlab), max(channels_, 1) * slab_.planes()), row) - reach_y;
+        const Sym most = max(1, floor_div(Sym(kPoints), row));
         const Sym rows = clamp(fits, 1, clamp(height_, 1, most)), tiles = ceil_div(max(height_, 1), rows);
         tile_rows_ = w_.row.out == kNone ? Sym(1) : ceil_div(max(height_, 1), tiles);
-        plane_ = (tile_rows_ + reach_y) * row_;
-        // Channels 64 bytes more than a multiple of 128 apart, and rows of sums likewise: never at a distance that maps
-        // all of them to one set of the cache.
-        const auto odd = [&](const Sym& n) { return ceil_div(n, 2 * lanes_) * Sym(2 * lanes_) + Sym(lanes_); };
-        channel_ = odd(plane_ * planes_);
-        pitch_ = odd(ceil_div(tile_rows_ * row_, nr_) * Sym(nr_));
+        slab_.measure(tile_rows_, tile_columns_, channels_);
+        // 64 bytes more than a multiple of 128, as channels of the slab are apart.
+        const Sym sums = ceil_div(tile_rows_ * row, nr_) * Sym(nr_);
+        pitch_ = ceil_div(sums, 2 * lanes_) * Sym(2 * lanes_) + Sym(lanes_);
         block_ = channels_;
         const int64_t least = channels_.constant().value_or(-1);
-        if (least > 0 && (channel_ * channels_).upper() <= 4 * kSlab) return;
-        block_ = clamp(floor_div(Sym(2 * kSlab), channel_), 1, max(channels_, 1));
+        if (least > 0 && slab_.elements(channels_).upper() <= 4 * kSlab) return;
+        block_ = clamp(floor_div(Sym(2 * kSlab), slab_.channel()), 1, max(channels_, 1));
         if (!a_.whole()) block_ = min(block_, Sym(std::max<int64_t>(1, kPoints / taps_)));
     }
     int64_t most_depth() const {
@@ -149,102 +140,20 @@ private:
         return n && block_ == channels_ ? *n : most;
     }
 
-    // Distance of tap (y, x) within a channel of the slab.
-    LExpr distance(LExpr y, LExpr x) {
-        const auto part = [&](const WindowAxis& a, LExpr t) {
-            return std::pair{a.stride == 1 ? b_.i64(0) : loop::mod(t, a.stride),
-                             a.stride == 1 ? t * a.dilation : loop::floordiv(t, a.stride)};
-        };
-        const auto [plane_y, shift_y] = part(w_.row, y);
-        const auto [plane_x, shift_x] = part(w_.column, x);
-        return (plane_y * w_.column.planes() + plane_x) * point_.sym(plane_) + shift_y * point_.sym(row_) + shift_x;
-    }
     void fill_table() {
         b_.loop("c", b_.i64(0), point_.sym(block_), 1, [&](LExpr c) {
             b_.loop("y", b_.i64(0), b_.i64(w_.row.taps), 1, [&](LExpr y) {
                 b_.loop("x", b_.i64(0), b_.i64(w_.column.taps), 1, [&](LExpr x) {
-                    b_.store(table_, c * taps_ + y * w_.column.taps + x, c * point_.sym(channel_) + distance(y, x));
+                    b_.store(table_, c * taps_ + y * w_.column.taps + x, c * point_.sym(slab_.channel()) + slab_.distance(y, x));
                 });
             });
         });
     }
 
-    // Element u of plane r is what the output's point u reads by tap r. A row may be written past its end; the next one
-    // puts that right.
-    void fill_slab(const Box& box, LExpr c0, LExpr c1) {
-        b_.loop("c", c0, c1, 1, [&](LExpr c) {
-            const Point::Scope scope = point_.save();
-            decode(w_.channels, c);
-            const LExpr at = b_.let("at", (c - c0) * point_.sym(channel_));
-            each_plane(w_.row, [&](LExpr py) {
-                each_plane(w_.column, [&](LExpr px) {
-                    const LExpr plane = b_.let("plane", at + (py * w_.column.planes() + px) * point_.sym(plane_));
-                    const LExpr rows = b_.let("rows", box.y1 - box.y0 + reach(w_.row, py));
-                    const LExpr columns = b_.let("columns", box.x1 - box.x0 + reach(w_.column, px));
-                    b_.loop("y", b_.i64(0), rows, 1, [&](LExpr y) {
-                        const Point::Scope s = point_.save();
-                        if (w_.row.out != kNone) point_.bind(w_.row.out, box.y0 + y);
-                        slab_row(b_.let("row", plane + y * point_.sym(row_)), box.x0, columns);
-                        point_.restore(s);
-                    });
-                });
-            });
-            point_.restore(scope);
-        });
-    }
-    void each_plane(const WindowAxis& a, const std::function<void(LExpr)>& body) {
-        const auto bound = [&](LExpr r) {
-            const Point::Scope scope = point_.save();
-            if (a.tap != kNone) point_.bind(a.tap, r);
-            body(r);
-            point_.restore(scope);
-        };
-        // A loop of one turn too: points beyond the output are read as if they had a tap, whose bounds must not be known.
-        if (a.tap == kNone) return bound(b_.i64(0));
-        b_.loop("r", b_.i64(0), b_.i64(a.planes()), 1, bound);
-    }
-    // The largest shift in plane r.
-    LExpr reach(const WindowAxis& a, LExpr r) {
-        if (a.stride == 1) return b_.i64(a.reach());
-        return loop::floordiv(b_.i64(a.taps - 1) - r, a.stride);
-    }
-    void slab_row(LExpr at, LExpr x0, LExpr count) {
-        const VarId lane = w_.column.out;
-        const auto step = [&](LExpr x, LExpr mask) {
-            const Point::Scope s = point_.save();
-            point_.set_lanes(lane, lanes_, 1, mask);
-            point_.bind(lane, x0 + x);
-            LExpr v = point_.broadcast(factor_value(point_, k_.b, type_));
-            if (mask) v = loop::select(mask, v, loop::broadcast(b_.literal(type_, 0), lanes_));
-            b_.store(slab_, at + x, v);
-            point_.restore(s);
-        };
-        const auto tested = [&](LExpr from, LExpr to) {
-            b_.loop("x", from, to, lanes_, [&](LExpr x) { step(x, loop::first_lanes(count - x, lanes_)); });
-        };
-        const Interior in = interior(c_, point_, lane, {}, {k_.b});
-        LExpr begin = b_.i64(0), end = count;
-        if (in.lanes) {
-            begin = loop::min(loop::max(in.lanes->begin - x0, b_.i64(0)), count);
-            end = loop::min(in.lanes->end - x0, count);
-        }
-        if (in.whole) begin = loop::select(in.whole, begin, count);
-        begin = b_.let("begin", loop::min(loop::ceildiv(begin, lanes_) * lanes_, count));
-        const LExpr vectors = loop::floordiv(loop::max(end - begin, b_.i64(0)), lanes_);
-        const LExpr rest = b_.let("rest", begin + vectors * lanes_);
-        const bool bounded = in.lanes || in.whole;
-        if (bounded) tested(b_.i64(0), begin);
-        point_.set_interior(bounded);
-        point_.set_whole_inside(static_cast<bool>(in.whole));
-        b_.loop("x", begin, rest, lanes_, [&](LExpr x) { step(x, {}); });
-        point_.set_interior(false);
-        point_.set_whole_inside(false);
-        tested(rest, count);
-    }
     // One panel of the weights over all points of the task.
-    void panel(int64_t rows, LExpr ap, LExpr at, const Box& box, LExpr c0, LExpr c1, bool blocks) {
+    void panel(int64_t rows, LExpr ap, LExpr at, const Slab::Box& box, LExpr c0, LExpr c1, bool blocks) {
         const LExpr count = b_.let("count", (c1 - c0) * taps_);
-        const LExpr points = b_.let("points", (box.y1 - box.y0 - 1) * point_.sym(row_) + (box.x1 - box.x0));
+        const LExpr points = b_.let("points", (box.y1 - box.y0 - 1) * point_.sym(slab_.row()) + (box.x1 - box.x0));
         b_.loop("j", b_.i64(0), points, nr_, [&](LExpr j) {
             Operands o;
             o.a = [&](int64_t r, LExpr k) { return b_.load(a_.panels, ap + k * mr_ + r); };
@@ -252,7 +161,7 @@ private:
                 const LExpr from = b_.let("from", b_.load(table_, k) + j);
                 std::vector<LExpr> v;
                 for (int64_t n = 0; n < plan_.nv; ++n)
-                    v.push_back(b_.let("b", b_.load(slab_, from + n * lanes_, lanes_)));
+                    v.push_back(b_.let("b", b_.load(buffer_, from + n * lanes_, lanes_)));
                 return v;
             };
             const auto place = [&](int64_t r, int64_t v) { return at + j + (point_.sym(pitch_) * r + v * lanes_); };
@@ -267,7 +176,7 @@ private:
     }
 
     // The rest of the equation on the finished sums of some rows.
-    void epilogue(const Box& box, LExpr row0, LExpr rows, LExpr at) {
+    void epilogue(const Slab::Box& box, LExpr row0, LExpr rows, LExpr at) {
         b_.loop("r", b_.i64(0), rows, 1, [&](LExpr r) {
             const Point::Scope scope = point_.save();
             decode(k_.m, b_.let("m", row0 + r));
@@ -275,7 +184,7 @@ private:
                 const Point::Scope s = point_.save();
                 if (w_.row.out != kNone) point_.bind(w_.row.out, y);
                 const LExpr from =
-                    b_.let("from", at + r * point_.sym(pitch_) + (y - box.y0) * point_.sym(row_) - box.x0);
+                    b_.let("from", at + r * point_.sym(pitch_) + (y - box.y0) * point_.sym(slab_.row()) - box.x0);
                 const auto step = [&](LExpr x, LExpr mask) {
                     finish(w_.column.out, x, mask, b_.load(sums_, from + x, lanes_));
                 };
@@ -290,14 +199,14 @@ private:
     }
 
     const Window w_;
+    Slab slab_;
     Factor a_;
-    int64_t taps_ = 1, planes_ = 1;
+    int64_t taps_ = 1;
     Sym channels_ = 1, height_ = 1, width_ = 1;
     Sym tile_rows_ = 1, tile_columns_ = 1;       // of the output, in one task
-    Sym row_ = 1, plane_ = 1, channel_ = 1;      // elements of the slab
     Sym block_ = 1;                              // channels of a slab
     Sym pitch_ = 1;                              // between rows of sums
-    loop::BufferId slab_ = loop::BufferId::none, sums_ = loop::BufferId::none, table_ = loop::BufferId::none;
+    loop::BufferId buffer_ = loop::BufferId::none, sums_ = loop::BufferId::none, table_ = loop::BufferId::none;
 };
 }  // namespace
 
