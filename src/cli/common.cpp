@@ -23,7 +23,8 @@ void ExecutionFlags::add(CLI::App& a) {
         ->check(CLI::IsMember({"cpu", "reference"}))->capture_default_str();
     a.add_option("--vector", vector, "widest vector unit to use")->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}))->capture_default_str();
     a.add_flag("--no-cache", no_cache, "neither read nor write the disk cache of compiled objects");
-    a.add_flag("--no-fuse", no_fuse, "one kernel for each operator");
+    a.add_flag("--no-fuse", no_fuse, "one kernel for each operator, in the model's layouts");
+    a.add_flag("--no-layouts", no_layouts, "values keep the model's layout, channels before places");
     a.add_flag("--untuned", untuned, "the default schedules, whatever `opwright tune` found");
     a.add_option("--measure-fusion", measure_fusion, "seconds that may go into measuring fusions whose predicted gain is small; 0 = none")
         ->check(CLI::Range(0.0, 3600.0));
@@ -35,6 +36,7 @@ CompileOptions ExecutionFlags::options() const {
     o.execution.cpu.level = vector == "auto" ? "" : vector;
     o.execution.cpu.cache = !no_cache;
     o.fuse = !no_fuse;
+    o.layouts = !no_layouts;
     o.tuned = !untuned;
     o.fusion.measure_seconds = measure_fusion;
     return o;

@@ -93,6 +93,25 @@ double predicted_seconds(const Compiled& c, const graph::Node& n) {
     if (n.kind != graph::NodeKind::Compute) return 0;
     return fuse::estimate(c.planned.machine, fuse::alone(fuse::program_work(n.program, c.planned.sizes))).seconds;
 }
+
+std::string layouts_text(const Compiled& c) {
+    std::string r;
+    for (const fuse::LayoutRegion& region : c.layouts) {
+        r += wrapped(fmt::format("- {} and {} more values between kernels: {}.", region.values[0], region.values.size() - 1,
+                                 region.reason), 2, 4);
+        if (region.changed.empty()) continue;
+        std::string meets;
+        constexpr size_t kShown = 6;
+        for (size_t i = 0; i < std::min(kShown, region.conversions.size()); ++i)
+            meets += fmt::format("{}{} ({})", i ? ", " : "", region.conversions[i].node, time_text(region.conversions[i].seconds));
+        if (region.conversions.size() > kShown) meets += fmt::format(" and {} more", region.conversions.size() - kShown);
+        r += wrapped(fmt::format("{} of them have their channels last now. {}", region.changed.size(),
+                                 meets.empty() ? "No kernel reads one layout and writes the other."
+                                               : "Kernels that read one layout and write the other, and what that is predicted to add: " + meets + "."),
+                     6, 6);
+    }
+    return r.empty() ? r : "\nlayouts\n" + r;
+}
 }  // namespace
 
 std::string fusion_text(const Compiled& c, size_t limit) {
@@ -119,6 +138,7 @@ std::string fusion_text(const Compiled& c, size_t limit) {
     for (const graph::Node& n : g.nodes)
         if (const std::string is = recognised_text(g, n); !is.empty()) known += fmt::format("    {}: {}\n", is, names(n));
     if (!known.empty()) r += "\nrecognised by their mathematics\n" + wrapped(known, 0, 8);
+    r += layouts_text(c);
     r += section("taken", std::move(taken), c, limit);
     r += section("refused", std::move(refused), c, limit);
     return r;
@@ -208,8 +228,16 @@ nlohmann::json fusion_json(const Compiled& c) {
         for (const graph::SourceOp& s : n.sources) sources.push_back({{"name", s.name}, {"type", s.type}});
         kernels.push_back({{"sources", std::move(sources)}, {"is", recognise(c.executable->graph(), n)}, {"predicted_ms", predicted_seconds(c, n) * 1e3}});
     }
+    json layouts = json::array();
+    for (const fuse::LayoutRegion& region : c.layouts) {
+        json conversions = json::array();
+        for (const auto& k : region.conversions) conversions.push_back({{"node", k.node}, {"ms", k.seconds * 1e3}});
+        layouts.push_back({{"values", region.values.size()}, {"channels_last", region.changed}, {"reason", region.reason},
+                           {"predicted_before_ms", region.before * 1e3}, {"predicted_after_ms", region.after * 1e3},
+                           {"conversions", std::move(conversions)}});
+    }
     const fuse::Machine& m = c.planned.machine;
-    return {{"candidates", std::move(candidates)}, {"kernels", std::move(kernels)},
+    return {{"layouts", std::move(layouts)}, {"candidates", std::move(candidates)}, {"kernels", std::move(kernels)},
             {"machine", {{"name", m.name}, {"origin", m.origin}, {"units", m.units}, {"launch_us", m.launch * 1e6}, {"registers", m.registers}}},
             {"sizes", c.planned.sizes}, {"assumed", c.planned.assumed}, {"measured_seconds", c.planned.measured_seconds}};
 }

@@ -144,7 +144,6 @@ std::optional<Windows> windows_of(const Program& p, const Equation& q, const Con
     if (const auto w = useful_window(p, q, c)) return Windows{*w, false};
     if (const auto w = useful_points(p, q, c)) return Windows{*w, true};
     if (const auto w = match_window(p, q, c)) return Windows{*w, false};
-    if (const auto w = match_points(p, q, c)) return Windows{*w, true};
     return std::nullopt;
 }
 

@@ -78,9 +78,9 @@ const Case kCases[] = {
      "op f(x[n,h,v,c], w[m,3,3,c], b[m]) -> y[n,p,q,m]:\n    p in 0..h\n    q in 0..v\n"
      "    y[n,p,q,m] = max(sum[k,l,c](x[n,p+k-1,q+l-1,c] outside zero * w[m,k,l,c]) + b[m], 0)\n",
      true},
-    {"stride 2, channels last, heavy epilogue", "n h v c; m c 3 3; n p q m",
-     "op f(x[n,h,v,c], w[m,c,3,3], z[n,p,q,m]) -> y[n,p,q,m]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
-     "    y[n,p,q,m] = tanh(sum[c,k,l](x[n,2*p+k-1,2*q+l-1,c] outside zero * w[m,c,k,l])) * z[n,p,q,m]\n",
+    {"stride 2, channels last, heavy epilogue", "n h v c; m c 3 3; m",
+     "op f(x[n,h,v,c], w[m,c,3,3], z[m]) -> y[n,p,q,m]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
+     "    y[n,p,q,m] = tanh(sum[c,k,l](x[n,2*p+k-1,2*q+l-1,c] outside zero * w[m,c,k,l])) * z[m]\n",
      true},
     {"channels last from channels first", "n c h v; m c 3 3",
      "op f(x[n,c,h,v], w[m,c,3,3]) -> y[n,p,q,m]:\n    p in 0..h\n    q in 0..v\n"

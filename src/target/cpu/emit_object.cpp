@@ -46,19 +46,22 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const Features& f) {
     return machine;
 }
 
-// A loop with a register tile: as many sums of products in registers as fill them.
-constexpr int kTileSums = 12;
-bool has_register_tile(const loop::Program& p, const loop::Block& block) {
-    int sums = 0;
+// A loop with a register tile whose rows lie at places of their own: factors loaded from one named place after another.
+constexpr int kTileRows = 6;
+bool has_placed_rows(const loop::Program& p, const loop::Block& block) {
+    int rows = 0;
     for (const loop::StmtId id : block) {
         const loop::Stmt& s = p.stmt(id);
-        if (const auto* f = std::get_if<loop::For>(&s); f && has_register_tile(p, f->body)) return true;
+        if (const auto* f = std::get_if<loop::For>(&s); f && has_placed_rows(p, f->body)) return true;
         if (const auto* i = std::get_if<loop::If>(&s))
-            if (has_register_tile(p, i->then_body) || has_register_tile(p, i->else_body)) return true;
-        const auto* a = std::get_if<loop::Assign>(&s);
-        if (a && p.local(a->local).type.is_vector() && p.node(a->value).arg_count() > 1) ++sums;
+            if (has_placed_rows(p, i->then_body) || has_placed_rows(p, i->else_body)) return true;
+        const auto* let = std::get_if<loop::Let>(&s);
+        if (!let || p.node(let->value).op != loop::Op::Load) continue;
+        const loop::Node& offset = p.node(p.node(let->value).args[0]);
+        rows += offset.op == loop::Op::Binary && offset.binary() == loop::BinaryFn::Add &&
+                p.node(offset.args[0]).op == loop::Op::Let && p.node(offset.args[1]).op == loop::Op::Let;
     }
-    return sums >= kTileSums;
+    return rows >= kTileRows;
 }
 
 // Passes of LLVM's that some code is better off without.
@@ -67,15 +70,15 @@ bool has_register_tile(const loop::Program& p, const loop::Block& block) {
 // of a plain one (2,000) 0.07 s of 0.17. Large modules do without; their loops were measured to run as fast, within the
 // noise of 5 %. Small ones keep it: an innermost loop of a contraction has six scalar instructions in 99 more without.
 //
-// The scheduler before register allocation loads all of a register tile's factors ahead of its sums, and what fitted
-// the registers does not any more: of a tile of 14 x 2 vectors with rows at 14 places, 43 of 115 instructions went to the
-// stack and back (9 of 68 of 13 x 2 in the order as written). The processor finds the order by itself.
+// The scheduler before register allocation loads all factors of such a tile ahead of its sums, and what fitted the
+// registers does not any more: of 14 x 2 vectors with rows at 14 places, 43 of 115 instructions went to the stack and
+// back (8 of 54 of 13 x 2 in the order as written). The processor finds the order by itself.
 constexpr unsigned kReducedInstructions = 3000;
 class Passes final : public llvm::OptPassGate {
 public:
     Passes(const llvm::Module& m, const loop::Program& p) : reduce_(m.getInstructionCount() <= kReducedInstructions) {
         for (const loop::Function& f : p.functions)
-            if (has_register_tile(p, f.body)) tiles_.insert("function (" + f.name + ")");
+            if (has_placed_rows(p, f.body)) tiles_.insert("function (" + f.name + ")");
     }
     bool shouldRunPass(const llvm::StringRef pass, const llvm::StringRef unit) override {
         if (pass == "Loop Strength Reduction") return reduce_;

@@ -1,0 +1,139 @@
+// Layouts (fuse/layout.h): which values get their channels last, what keeps the model's layout, and that results are the
+// same.
+#include "fuse/layout.h"
+
+#include <gmock/gmock.h>
+
+#include "fuse_draft.h"
+#include "math/permute_dims.h"
+
+namespace opwright::fuse {
+namespace {
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+// y[n, m, p, q] = sum of taps x taps windows at `stride`, zeros around; depthwise where there are no weights for channels.
+struct Net : Draft {
+    ValueId conv(const std::string& name, ValueId of, int64_t channels, int64_t taps, int64_t stride, bool depthwise = false) {
+        Build b(name);
+        const auto s = g.values[of].shape;
+        const Sym m = depthwise ? s[1] : Sym(channels), k = taps, pad = taps / 2;
+        const auto over = [&](const Sym& n) { return math::floor_div(n - Sym(1), Sym(stride)) + Sym(1); };
+        const std::vector<Sym> out = {s[0], m, over(s[2]), over(s[3])}, shape = depthwise ? std::vector{m, k, k} : std::vector{m, s[1], k, k};
+        const auto x = b.in("x", DType::F32, s), w = b.in("w", DType::F32, shape), y = b.out("y", DType::F32, out);
+        const auto n = b.var("n", s[0]), o = b.var("o", m), p = b.var("p", out[2]), q = b.var("q", out[3]), c = b.var("c", s[1]),
+                   i = b.var("i", k), j = b.var("j", k);
+        const auto place = [&](auto at, auto tap) {
+            return b(Fn::Sub, b(Fn::Add, b(Fn::Mul, b.at(at), b.p.integer(stride)), b.at(tap)), b.p.integer(taps / 2));
+        };
+        const ExprId window = b.p.load(x, {b.at(n), b.at(depthwise ? o : c), place(p, i), place(q, j)}, math::Outside::Value, b.f32(0));
+        const ExprId weight = depthwise ? b.load(w, {o, i, j}) : b.load(w, {o, c, i, j});
+        const std::vector<math::VarId> taps_of = {i, j}, all = {c, i, j};
+        b.set(y, {n, o, p, q}, b.sum(depthwise ? taps_of : all, b(Fn::Mul, window, weight)));
+        Shape dims;
+        for (const Sym& d : shape) dims.push_back(*d.constant());
+        return node(name, b.done(), {of, constant(name + "_w", counted(dims))}, out);
+    }
+    Laid laid() {
+        Fused f = fuse(normalise(remove_dead(g)), {});
+        return choose_layouts(std::move(f.graph), f.machine, f.sizes);
+    }
+    // With and without layouts, by the reference and compiled.
+    void expect_right(const std::vector<Tensor>& inputs) {
+        runtime::ThreadPool pool(2);
+        CompileOptions o;
+        o.check = true;
+        o.execution.engine = runtime::Engine::Reference;
+        const auto plain = compile(g, o, pool);
+        o.execution.engine = runtime::Engine::Cpu;
+        o.execution.cpu.cache = false;
+        const auto compiled = compile(g, o, pool);
+        ASSERT_TRUE(plain.ok() && compiled.ok());
+        const auto a = plain->executable->run(inputs, pool), b = compiled->executable->run(inputs, pool);
+        ASSERT_TRUE(a.ok() && b.ok());
+        for (size_t i = 0; i < a->size(); ++i) {
+            ASSERT_EQ((*a)[i].shape(), (*b)[i].shape());
+            for (int64_t k = 0; k < (*a)[i].size(); ++k)
+                ASSERT_NEAR((*a)[i].get(k), (*b)[i].get(k), 1e-4 * (1 + std::fabs((*a)[i].get(k)))) << i << " " << k;
+        }
+    }
+};
+
+// What mobile networks are made of: a picture's first convolution, a block with a depthwise one and a residual.
+Net small_net(Sym batch) {
+    Net d;
+    const ValueId x = d.in("x", {batch, 3, 30, 30}), first = d.unary("first", Fn::Abs, d.conv("stem", x, 16, 3, 2));
+    const ValueId wide = d.unary("wide", Fn::Abs, d.conv("expand", first, 64, 1, 1));
+    const ValueId deep = d.unary("deep", Fn::Tanh, d.conv("depthwise", wide, 0, 3, 1, true));
+    const ValueId sum = d.binary("sum", Fn::Add, d.conv("project", deep, 16, 1, 1), first);
+    d.g.outputs = {d.conv("last", sum, 24, 3, 2)};
+    return d;
+}
+
+TEST(FuseLayout, ARegionWithWindowsHasItsChannelsLast) {
+    const Net d = small_net(1);
+    const Laid laid = Net(d).laid();
+    ASSERT_EQ(laid.regions.size(), 1u);
+    const LayoutRegion& r = laid.regions[0];
+    for (const char* v : {"first", "wide", "deep"}) EXPECT_THAT(r.changed, Contains(v));
+    EXPECT_LT(r.after, r.before);
+    EXPECT_THAT(r.reason, HasSubstr("channels last takes"));
+    // The first kernel reads the model's layout and writes the other, one behind it the other way round.
+    ASSERT_EQ(r.conversions.size(), 2u);
+    EXPECT_EQ(r.conversions[0].node, "stem");
+    EXPECT_TRUE(graph::verify(laid.graph).empty());
+    for (const graph::Value& v : laid.graph.values)
+        if (v.name == "wide") EXPECT_EQ(v.shape, (std::vector<Sym>{1, 15, 15, 64}));
+    for (ValueId v : laid.graph.outputs) EXPECT_EQ(laid.graph.values[v].shape, (std::vector<Sym>{1, 24, 8, 8}));
+}
+
+TEST(FuseLayout, ResultsAreTheSame) {
+    Net one = small_net(1), open = small_net(Sym::symbol("batch"));
+    one.expect_right({counted({1, 3, 30, 30})});
+    open.expect_right({counted({3, 3, 30, 30})});
+    open.expect_right({counted({0, 3, 30, 30})});
+}
+
+TEST(FuseLayout, WithoutWindowsNothingChanges) {
+    Net d;
+    const ValueId x = d.in("x", {2, 16, 8, 8});
+    d.g.outputs = {d.unary("b", Fn::Tanh, d.binary("a", Fn::Add, x, d.in("z", {2, 16, 8, 8})))};
+    EXPECT_TRUE(d.laid().regions.empty());
+}
+
+TEST(FuseLayout, WhatAViewReadsKeepsItsLayout) {
+    Net d;
+    const ValueId x = d.in("x", {1, 16, 28, 28}), a = d.unary("a", Fn::Abs, d.conv("c", x, 32, 3, 1));
+    const ValueId b = d.unary("b", Fn::Abs, d.conv("e", a, 32, 3, 1));
+    const ValueId flat = d.view("flat", a, {1, 32 * 28 * 28});
+    d.g.outputs = {d.conv("f", b, 16, 3, 1), d.unary("g", Fn::Tanh, flat)};
+    for (const LayoutRegion& r : d.laid().regions) EXPECT_THAT(r.changed, Not(Contains("a")));
+    d.expect_right({counted({1, 16, 28, 28})});
+}
+
+TEST(FuseLayout, FewChannelsStayBehindTheirPlaces) {
+    Net d;
+    const ValueId x = d.in("x", {1, 1, 64, 64}), a = d.unary("a", Fn::Abs, d.conv("sobel", x, 2, 3, 1));
+    d.g.outputs = {d.conv("sum", a, 1, 3, 1)};
+    const Laid laid = d.laid();
+    ASSERT_EQ(laid.regions.size(), 1u);
+    EXPECT_TRUE(laid.regions[0].changed.empty());
+    EXPECT_THAT(laid.regions[0].reason, HasSubstr("the model's layout stays"));
+    d.expect_right({counted({1, 1, 64, 64})});
+}
+
+TEST(PermuteDims, TurnsAccessesAndBack) {
+    const Net d = small_net(1);
+    for (const Node& n : d.g.nodes) {
+        std::vector<std::vector<size_t>> there(n.program.tensors.size()), back = there;
+        for (math::TensorId t = 0; t < there.size(); ++t)
+            if (n.program.tensors[t].shape.size() == 4) there[t] = {0, 2, 3, 1}, back[t] = {0, 3, 1, 2};
+        const Program turned = math::permute_dims(n.program, there);
+        EXPECT_TRUE(math::verify(turned).empty());
+        EXPECT_NE(turned.print(), n.program.print());
+        EXPECT_EQ(math::permute_dims(turned, back).print(), n.program.print());
+    }
+}
+}  // namespace
+}  // namespace opwright::fuse
