@@ -185,6 +185,7 @@ public:
     std::vector<Local> locals;
     std::vector<Stmt> stmts;
     std::vector<Function> functions;
+    bool plain_addresses = false;  // of all loops: matrix products, whose code gains nothing from work on their indices
 
 private:
     struct NodeHash { size_t operator()(const Node& n) const; };

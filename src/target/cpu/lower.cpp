@@ -805,6 +805,10 @@ Lowered lower(const tile::Program& p) {
         else
             lower_nest(c, i, std::move(stage));
     }
+    // Factors along one index of depth that are no windows: their panels and register tiles walk straight on.
+    out.program.plain_addresses = std::all_of(p.kernel.nests.begin(), p.kernel.nests.end(), [](const schedule::Nest& n) {
+        return n.contraction && n.contraction->k.size() == 1;
+    });
     out.faults = std::move(c.faults.messages);
     return out;
 }

@@ -113,11 +113,11 @@ public:
         b_.function(name_, [&] {
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
-                const LExpr nt = point_.sym(n_tiles), mt = point_.sym(m_tiles);
-                const LExpr n0 = b_.let("n0", loop::mod(task, nt) * point_.sym(nt_));
-                const LExpr rest = b_.let("rest", loop::floordiv(task, nt));
-                const LExpr m0 = b_.let("m0", loop::mod(rest, mt) * point_.sym(mt_));
-                decode(k_.batch, b_.let("batch", loop::floordiv(rest, mt)));
+                const Divided columns = divide(c_, task, point_.sym(n_tiles), "rows", "column_tile");
+                const LExpr n0 = b_.let("n0", columns.rest * point_.sym(nt_));
+                const Divided rows = divide(c_, columns.quotient, point_.sym(m_tiles), "batch", "row_tile");
+                const LExpr m0 = b_.let("m0", rows.rest * point_.sym(mt_));
+                decode(k_.batch, rows.quotient);
                 const LExpr m1 = b_.let("m1", loop::min(m0 + point_.sym(mt_), point_.sym(rows_)));
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(nt_), point_.sym(columns_)));
                 const LExpr depth = point_.sym(depth_);
@@ -233,6 +233,9 @@ private:
                                    : b_.load(b_factor_.panels, bp + k * nr_ + n * lanes_, lanes_)));
             return v;
         };
+        // The tiles of what is left over, where it is of unknown number: little time is spent there, and code takes time to
+        // compile.
+        if (!rows_.is_const() || !columns_.is_const()) o.unroll = rows * nv_ <= 2 ? 4 : rows * nv_ <= 4 ? 2 : 1;
         const auto place = [&](int64_t r, int64_t v) { return cp + (r * c_stride_ + v * lanes_); };
         if (!one_block_) {
             o.has_before = loop::gt(k0, b_.i64(0));

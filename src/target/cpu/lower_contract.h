@@ -84,6 +84,7 @@ protected:
         std::function<std::vector<LExpr>(LExpr k)> b;                 // nv vectors
         std::function<LExpr(int64_t row, int64_t vector)> before;     // sums so far; empty: none
         LExpr has_before;                                             // condition of `before`
+        int64_t unroll = 0;                                           // positions of depth in a turn; 0: as suits
         std::function<LExpr(LExpr a, LExpr b, LExpr sum)> multiply_add;  // of vectors; empty: of elements
     };
     Accumulators register_tile(int64_t rows, LExpr count, const Operands& o);

@@ -6,6 +6,11 @@ namespace opwright::target::cpu {
 using namespace math;
 using LExpr = loop::Expr;
 
+Divided divide(Context& c, LExpr flat, LExpr n, const char* quotient, const char* rest) {
+    const LExpr q = c.b.let(quotient, loop::floordiv(flat, n));
+    return {q, c.b.let(rest, loop::is_literal(n) ? loop::mod(flat, n) : flat - q * n)};
+}
+
 void decode(Context& c, Point& point, const std::vector<VarId>& vars, LExpr flat) {
     for (size_t i = vars.size(); i-- > 0;) {
         if (i == 0) {
@@ -13,8 +18,9 @@ void decode(Context& c, Point& point, const std::vector<VarId>& vars, LExpr flat
             return;
         }
         const LExpr n = point.sym(c.math.vars[vars[i]].extent);
-        point.bind(vars[i], c.b.let(c.math.vars[vars[i]].name, loop::mod(flat, n)));
-        flat = c.b.let("outer", loop::floordiv(flat, n));
+        const Divided d = divide(c, flat, n, "outer", c.math.vars[vars[i]].name.c_str());
+        point.bind(vars[i], d.rest);
+        flat = d.quotient;
     }
 }
 

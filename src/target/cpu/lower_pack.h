@@ -4,6 +4,12 @@
 
 namespace opwright::target::cpu {
 
+// flat = quotient * n + rest: one division, where a remainder of its own would be a second.
+struct Divided {
+    loop::Expr quotient, rest;
+};
+Divided divide(Context& c, loop::Expr flat, loop::Expr n, const char* quotient, const char* rest);
+
 // Binds the variables of a flattened index, outermost first.
 void decode(Context& c, Point& point, const std::vector<math::VarId>& vars, loop::Expr flat);
 

@@ -151,8 +151,8 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     b_.function(stage.function, [&] {
         b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
             const Point::Scope scope = point_.save();
-            const LExpr panel = b_.let("panel", loop::mod(task, point_.sym(groups)) * group);
-            const LExpr batch = b_.let("batch", loop::floordiv(task, point_.sym(groups)));
+            const Divided d = divide(c_, task, point_.sym(groups), "batch", "group");
+            const LExpr panel = b_.let("panel", d.rest * group), batch = d.quotient;
             decode(f.batch, batch);
             const LExpr first = b_.let("first", panel * f.width);
             const LExpr end = b_.let("end", loop::min(first + f.width * group, point_.sym(f.span)));
@@ -274,7 +274,7 @@ ContractCommon::Accumulators ContractCommon::register_tile(int64_t rows, LExpr c
         }
     };
     // A small tile is bound by the loop around it, a large one hides it; code costs time to compile.
-    const int64_t unroll = rows * nv <= 8 ? 4 : rows * nv <= 20 ? 2 : 1;
+    const int64_t unroll = o.unroll > 0 ? o.unroll : rows * nv <= 8 ? 4 : rows * nv <= 20 ? 2 : 1;
     const LExpr main = b_.let("main", loop::floordiv(count, unroll) * unroll);
     b_.loop("k", b_.i64(0), main, unroll, [&](LExpr k) {
         for (int64_t u = 0; u < unroll; ++u) step(k + u);
