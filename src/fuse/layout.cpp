@@ -22,7 +22,7 @@ using graph::NodeKind;
 using graph::ValueId;
 
 const std::vector<size_t> kChannelsLast = {0, 2, 3, 1};
-constexpr double kLeastGain = 0.03;  // of a region's time: less is no reason to change anything
+constexpr double kLeastGain = 0.01;  // of a region's time: less is no reason to change anything
 constexpr int kPasses = 3;           // over a region's values, changing single ones
 
 template <class T>
@@ -30,6 +30,10 @@ std::vector<T> permuted(const std::vector<T>& dims) {
     std::vector<T> r;
     for (size_t d : kChannelsLast) r.push_back(dims[d]);
     return r;
+}
+
+std::string duration(double seconds) {
+    return seconds < 1e-3 ? fmt::format("{:.3g} µs", seconds * 1e6) : fmt::format("{:.3g} ms", seconds * 1e3);
 }
 
 // ---- what a program is like
@@ -61,18 +65,29 @@ public:
     Lanes(const Program& p, const Machine& m, const SymValues& sizes) : p_(p), lanes_(m.lanes), sizes_(sizes) {}
 
     void correct(ProgramWork& w) const {
-        constexpr double kApart = 3;    // simple operations of an element that a lane fetches from a place of its own
+        constexpr double kBorder = 1.2;  // vectors at the edges of a row, where places are tested, over those within
+        constexpr double kApart = 16;    // simple operations of an element that a lane fetches from a place of its own
+        constexpr int64_t kShort = 4;    // steps that loads of whole vectors and shuffles serve
         double products = 0, computed = 0, simple = 1, apart = 0;
         for (const Equation& q : p_.equations) {
             const auto c = schedule::match_contraction_or_row(p_, q);
             if (!c) {
-                if (q.vars.empty() || !math::work(p_, q.rhs).reduces) continue;
-                simple = std::max(simple, over(extent(q.vars.back()), lanes_));
+                if (q.vars.empty()) continue;
+                const VarId lane = q.vars.back();
+                bool windows = false;
                 for (const Read& r : reads_with_context(p_, q.rhs)) {
                     const auto free = p_.free_vars(r.expr);
-                    if (std::find(free.begin(), free.end(), q.vars.back()) == free.end()) continue;
-                    if (!schedule::side_by_side(p_, r.expr, q.vars.back())) apart += product(q.vars) * product(r.reduced);
+                    if (std::find(free.begin(), free.end(), lane) == free.end()) continue;
+                    const Expr& x = p_.expr(r.expr);
+                    const auto last = affine(p_, x.args[p_.tensors[x.ref].shape.size() - 1]);
+                    const Sym step = last ? last->coefficient(lane) : Sym(0);
+                    const bool along = step.lower() >= 1 && step.upper() <= kShort;
+                    windows |= along && last->terms.size() > 1;
+                    if (!along) apart += product(q.vars) * product(r.reduced);
                 }
+                if (!math::work(p_, q.rhs).reduces) continue;
+                const double row = extent(lane);
+                simple = std::max(simple, over(row, lanes_) * (windows ? 1 + kBorder * lanes_ / row : 1));
                 continue;
             }
             // A slab whose lanes run along another index than the tensor's.
@@ -116,7 +131,7 @@ private:
     }
     double waste(const Equation& q, const schedule::Contraction& c) const {
         constexpr double kRows = 4;        // a rest of fewer rows than a tile has runs in a smaller one
-        constexpr double kPlanes = 1.25;   // of filling the planes of a strided slab, lanes along its columns
+        constexpr double kPlanes = 1.4;    // of filling the planes of a strided slab, lanes along its columns
         constexpr double kPanels = 1.35;   // of bringing windows into panels, each element once for each tap
         if (const auto w = schedule::useful_window(p_, q, c)) {
             const double column = extent(w->column.out), row = w->row.out == kNone ? 1 : extent(w->row.out);
@@ -269,16 +284,16 @@ private:
         }
         region.after = total(nodes, next);
         if (region.after > region.before * (1 - kLeastGain)) {
-            region.reason = fmt::format("channels last would take {:.3g} µs in place of {:.3g}: the model's layout stays",
-                                        region.after * 1e6, region.before * 1e6);
+            region.reason = fmt::format("channels last would take {} in place of {}: the model's layout stays",
+                                        duration(region.after), duration(region.before));
             region.after = region.before;
         } else {
             labels_ = next;
             for (ValueId v : values)
                 if (labels_[v]) region.changed.push_back(g_.values[v].name);
             conversions(nodes, region);
-            region.reason = fmt::format("channels last takes {:.3g} µs in place of {:.3g}, predicted", region.after * 1e6,
-                                        region.before * 1e6);
+            region.reason = fmt::format("channels last takes {} in place of {}, predicted", duration(region.after),
+                                        duration(region.before));
         }
         report_.push_back(std::move(region));
     }

@@ -88,10 +88,20 @@ std::optional<Sym> stride_along(const Program& p, const std::vector<Sym>& shape,
     return r;
 }
 
+bool runs_over(const Program& p, ExprId e, const std::vector<ExprId>& reduces) {
+    const std::vector<VarId> free = p.free_vars(e);
+    return std::any_of(reduces.begin(), reduces.end(), [&](ExprId r) {
+        const auto& vars = p.expr(r).vars;
+        return std::any_of(vars.begin(), vars.end(), [&](VarId v) { return std::find(free.begin(), free.end(), v) != free.end(); });
+    });
+}
+
 int score(const Program& p, const Equation& q, const Body& body, VarId v, bool reduces) {
     int s = 0;
     for (ExprId e : body.loads) {
         const Expr& x = p.expr(e);
+        // What no sum runs over is read once a result, and the rest again and again.
+        if (!body.reduces.empty() && !runs_over(p, e, body.reduces)) continue;
         const auto stride = stride_along(p, p.tensors[x.ref].shape, x.args.data(), v);
         s += !stride ? -3 : stride->is(1) ? 4 : stride->is(0) ? 1 : -3;
     }

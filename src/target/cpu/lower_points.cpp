@@ -106,15 +106,25 @@ public:
                 LExpr edges;
                 const LExpr count = fill_points(box, edges);
                 const LExpr base = panel_base(b_factor_, n0, b_.i64(0));
-                b_.loop("j", n0, n1, nr_, [&](LExpr j) {
-                    const LExpr bp =
-                        b_.let("bp", base + loop::floordiv(j - n0, nr_) * point_.sym(room_of_depth()) * nr_);
-                    b_.loop("i", b_.i64(0), count, mr_, [&](LExpr i) {
-                        const LExpr left = b_.let("left", count - i);
-                        choose(left, [&](int64_t rows) { tile(rows, i, left, j, n0, n1, bp); });
+                const auto panel = [&](LExpr j) {
+                    return b_.let("bp", base + loop::floordiv(j - n0, nr_) * point_.sym(room_of_depth()) * nr_);
+                };
+                const auto each_column = [&](const std::function<void(LExpr j)>& body) { b_.loop("j", n0, n1, nr_, body); };
+                const auto each_point = [&](const std::function<void(LExpr i, LExpr left)>& body) {
+                    b_.loop("i", b_.i64(0), count, mr_, [&](LExpr i) { body(i, b_.let("left", count - i)); });
+                };
+                const auto one = [&](LExpr i, LExpr left, LExpr j, LExpr bp) {
+                    choose(left, [&](int64_t rows) { tile(rows, i, left, j, n0, n1, bp); });
+                };
+                if (k_.lanewise) {  // in the order of memory, since each channel's windows serve that channel alone
+                    each_point([&](LExpr i, LExpr left) { each_column([&](LExpr j) { one(i, left, j, panel(j)); }); });
+                    if (edges_) each_column([&](LExpr j) { edge_points(edges, j, n1, panel(j)); });
+                } else {
+                    each_column([&](LExpr j) {
+                        const LExpr bp = panel(j);
+                        each_point([&](LExpr i, LExpr left) { one(i, left, j, bp); });
                     });
-                    if (edges_) edge_points(edges, j, n1, bp);
-                });
+                }
                 point_.restore(scope);
             });
         });
@@ -125,6 +135,12 @@ private:
     void measure() {
         const Sym reach_x(w_.column.reach()), reach_y(w_.row.reach());
         block_ = max(channels_, 1);
+        if (edges_) {
+            tile_columns_ = max(min(width_, kPoints), 1);
+            tile_rows_ = clamp(floor_div(Sym(kPoints), tile_columns_), 1, max(height_, 1));
+            block_ = max(ceil_div(channels_, nr_), 1) * Sym(nr_);
+            return;
+        }
         if (k_.lanewise) {
             // So many channels that some rows of them fit: each has its windows to itself.
             const Sym place = max((min(width_, kPoints) + reach_x) * (Sym(kLeastRows) + reach_y) * slab_.planes(), 1);
