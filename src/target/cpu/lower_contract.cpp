@@ -63,6 +63,7 @@ public:
         b_factor_.shared = !b_factor_.constant && !expands(b_factor_) &&
                            (b_factor_.batch.size() < k_.batch.size() || rows_.upper() > plan_.mt);
         nt_ = tile_columns();
+        share_rows();
     }
 
     // Whether the columns can be read where they stand: side by side in memory, with masks that cost nothing at the end.
@@ -164,6 +165,16 @@ private:
             add_up(f, panel * room * f.width, panel * f.width, words(k1 - k0),
                    one_block_ ? LExpr{} : loop::gt(k0, b_.i64(0)));
         });
+    }
+
+    // Where all columns are packed beforehand, tasks of fewer rows cost nothing, and threads have something to share.
+    void share_rows() {
+        if (!b_factor_.whole()) return;
+        const Sym others = max(extent(k_.batch) * ceil_div(columns_, nt_), 1);
+        const Sym tasks = min(ceil_div(Sym(kTasks), others), floor_div(rows_, Sym(2 * mr_)));
+        m_tiles_ = max(m_tiles_, tasks);
+        mt_ = max(ceil_div(ceil_div(rows_, max(m_tiles_, 1)), mr_), 1) * Sym(mr_);
+        m_tiles_ = ceil_div(rows_, mt_);
     }
 
     void tiles(LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1) {
@@ -332,6 +343,7 @@ private:
         b_.if_(loop::ge(n1 - column0, b_.i64(nr_)), full, rest);
     }
 
+    static constexpr int64_t kTasks = 8;           // to aim at, so that threads share them out evenly
     static constexpr int64_t kUnpackedRows = 96;  // of a task, at most (and less than a register tile more)
     Sym nt_ = 0, mt_ = 0, m_tiles_ = 1;
     int64_t most_rows_ = 0;  // of a task

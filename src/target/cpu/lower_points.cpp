@@ -19,7 +19,7 @@ using schedule::WindowAxis;
 namespace {
 constexpr int64_t kElements = 64 << 10;  // of windows that a task reads, to aim at: they are to stay in the second cache
 constexpr int64_t kPoints = 1024;        // of a task at most
-constexpr int64_t kTasks = 4;            // to aim at, so that threads share them out evenly
+constexpr int64_t kTasks = 8;            // to aim at, so that threads share them out evenly
 constexpr int64_t kManyPoints = 1000;    // of an output: most of their windows lie inside
 constexpr int64_t kLeastRows = 8;        // of a task with channels of its own
 constexpr int64_t kReuse = 128;          // multiply-adds that an element of a slab is to serve in each of them
@@ -151,7 +151,8 @@ private:
         const Sym row = (tile_columns_ + reach_x) * block_ * slab_.planes();
         const Sym fits = min(floor_div(Sym(kElements), row) - reach_y, floor_div(Sym(kPoints), tile_columns_));
         const Sym rows = clamp(fits, 1, max(height_, 1)), tiles = ceil_div(max(height_, 1), rows);
-        tile_rows_ = ceil_div(max(height_, 1), tiles);
+        // An even number of tiles, where there are several: two threads get as much.
+        tile_rows_ = ceil_div(max(height_, 1), select(less(1, tiles), ceil_div(tiles, 2) * Sym(2), tiles));
         slab_.measure(tile_rows_, tile_columns_, block_);
     }
 
