@@ -58,6 +58,16 @@ bool reads_windows(const Program& p) {
     return false;
 }
 
+// y[i, j] = x[i, j] of the same type: nothing but another name.
+bool is_copy(const Program& p) {
+    if (p.inputs.size() != 1 || p.outputs.size() != 1 || p.equations.size() != 1) return false;
+    const Equation& q = p.equations[0];
+    const Expr& x = p.expr(q.rhs);
+    const TensorInfo &from = p.tensors[p.inputs[0]], &to = p.tensors[p.outputs[0]];
+    return q.update == Update::Set && q.lhs == p.outputs[0] && x.kind == ExprKind::Load && x.ref == p.inputs[0] &&
+           x.outside == Outside::Error && x.args == q.at && from.dtype == to.dtype && from.shape == to.shape;
+}
+
 // How much longer a kernel takes than the time model says, which knows no lanes that are computed in vain: points of
 // register tiles and vectors over those that are kept.
 class Lanes {
@@ -246,6 +256,7 @@ private:
             const bool as_it_is = key.find('1') == std::string::npos;
             const Program changed = as_it_is ? Program() : permute_dims(node.program, orders(n, labels));
             const Program& p = as_it_is ? node.program : changed;
+            if (is_copy(p)) return at->second = 0;
             ProgramWork w = program_work(p, sizes_);
             Lanes(p, machine_, sizes_).correct(w);
             at->second = estimate(machine_, alone(w)).seconds;
@@ -323,6 +334,11 @@ private:
             const auto order = orders(n, labels_);
             if (std::all_of(order.begin(), order.end(), [](const auto& o) { return o.empty(); })) continue;
             g_.nodes[n].program = permute_dims(g_.nodes[n].program, order);
+            // A transpose between the layouts, which is none now.
+            if (is_copy(g_.nodes[n].program)) {
+                g_.nodes[n].kind = NodeKind::View;
+                g_.nodes[n].program = {};
+            }
         }
         for (ValueId v = 0; v < labels_.size(); ++v)
             if (labels_[v]) g_.values[v].shape = permuted(g_.values[v].shape);

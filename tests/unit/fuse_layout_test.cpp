@@ -111,6 +111,21 @@ TEST(FuseLayout, WhatAViewReadsKeepsItsLayout) {
     d.expect_right({counted({1, 16, 28, 28})});
 }
 
+TEST(FuseLayout, ATransposeOfTheResultBecomesItsLayout) {
+    Net d;
+    const ValueId x = d.in("x", {1, 16, 28, 28}), c = d.conv("c", x, 32, 3, 1);
+    Build b("transpose");
+    const std::vector<Sym> s = d.g.values[c].shape, out = {s[0], s[2], s[3], s[1]};
+    const auto from = b.in("x", DType::F32, s), to = b.out("y", DType::F32, out);
+    const auto n = b.var("n", s[0]), p = b.var("p", s[2]), q = b.var("q", s[3]), m = b.var("m", s[1]);
+    b.set(to, {n, p, q, m}, b.load(from, {n, m, p, q}));
+    d.g.outputs = {d.node("t", b.done(), {c}, out)};
+    size_t kernels = 0;
+    for (const Node& node : d.laid().graph.nodes) kernels += node.kind == NodeKind::Compute;
+    EXPECT_EQ(kernels, 1u);
+    d.expect_right({counted({1, 16, 28, 28})});
+}
+
 TEST(FuseLayout, FewChannelsStayBehindTheirPlaces) {
     Net d;
     const ValueId x = d.in("x", {1, 1, 64, 64}), a = d.unary("a", Fn::Abs, d.conv("sobel", x, 2, 3, 1));
