@@ -187,6 +187,11 @@ Result<std::string> why_fused(const Compiled& c, const std::string& node) {
             r += wrapped(fmt::format("{} are one kernel{}: that saves {} of memory traffic, about {}; it is predicted to take {} of {}.", names(*n),
                                      is.empty() ? "" : ", " + is,
                                      bytes_text(bytes), time_text(saved), time_text(t), time_text(total)));
+        for (graph::ValueId v : n->outputs)
+            for (const fuse::LayoutRegion& region : c.layouts)
+                if (v != graph::kNone && std::find(region.changed.begin(), region.changed.end(), g.values[v].name) != region.changed.end())
+                    r += wrapped(fmt::format("- its result has its channels last, as {} of {} values around it: {}.", region.changed.size(),
+                                             region.values.size(), region.reason), 2, 4);
         for (const Decision& d : c.decisions) {
             const bool p = mine.count(d.producer) > 0, k = mine.count(d.consumer) > 0;
             if (d.taken && p && k) {
