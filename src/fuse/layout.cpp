@@ -141,7 +141,8 @@ private:
     }
     double waste(const Equation& q, const schedule::Contraction& c) const {
         constexpr double kRows = 4;        // a rest of fewer rows than a tile has runs in a smaller one
-        constexpr double kPlanes = 1.4;    // of filling the planes of a strided slab, lanes along its columns
+        constexpr double kPlanes = 1.4;     // of filling the planes of a strided slab, lanes along its columns
+        constexpr double kOuter = 1.2;     // of windows whose channels lie apart: each comes from lines of its own
         constexpr double kPanels = 1.35;   // of bringing windows into panels, each element once for each tap
         if (const auto w = schedule::useful_window(p_, q, c)) {
             const double column = extent(w->column.out), row = w->row.out == kNone ? 1 : extent(w->row.out);
@@ -151,7 +152,8 @@ private:
         }
         if (const auto w = schedule::useful_points(p_, q, c)) {
             const double column = extent(w->column.out), row = w->row.out == kNone ? 1 : extent(w->row.out);
-            return over(row * column, kRows) * over(product(c.n), lanes_);
+            const bool inner = c.lanewise || (w->channels.size() == 1 && schedule::side_by_side(p_, c.a, w->channels[0]));
+            return over(row * column, kRows) * over(product(c.n), lanes_) * (inner ? 1 : kOuter);
         }
         const bool window = schedule::match_window(p_, q, c) || schedule::match_points(p_, q, c);
         return over(product(c.m), kRows) * over(product(c.n), lanes_) * (window && reads_windows(p_) ? kPanels : 1);
@@ -269,6 +271,30 @@ private:
         return t;
     }
 
+    // Turns single values, and all that a kernel with windows touches, while that is faster.
+    void improve(const std::vector<ValueId>& values, const std::vector<NodeId>& nodes, Labels& labels) {
+        const auto attempt = [&](const std::vector<ValueId>& some, bool last) {
+            std::vector<NodeId> near;
+            for (ValueId v : some)
+                for (NodeId n : around(v)) near.push_back(n);
+            std::sort(near.begin(), near.end());
+            near.erase(std::unique(near.begin(), near.end()), near.end());
+            const double now = total(near, labels);
+            const Labels before = labels;
+            for (ValueId v : some) labels[v] = last;
+            if (total(near, labels) < now * (1 - 1e-6)) return true;
+            labels = before;
+            return false;
+        };
+        for (int pass = 0; pass < kPasses; ++pass) {
+            bool better = false;
+            for (NodeId n : nodes)
+                if (windows_[n])
+                    for (bool last : {true, false}) better |= attempt(touched(n), last);
+            for (ValueId v : values) better |= attempt({v}, !labels[v]);
+            if (!better) break;
+        }
+    }
     void weigh(const std::vector<ValueId>& values) {
         std::vector<NodeId> nodes;
         for (ValueId v : values)
@@ -279,20 +305,12 @@ private:
         LayoutRegion region;
         for (ValueId v : values) region.values.push_back(g_.values[v].name);
         region.before = total(nodes, labels_);
-        Labels next = labels_;
-        for (ValueId v : values) next[v] = true;
-        for (int pass = 0; pass < kPasses; ++pass) {
-            bool better = false;
-            for (ValueId v : values) {
-                const double now = total(around(v), next);
-                next[v] = !next[v];
-                if (total(around(v), next) < now * (1 - 1e-6))
-                    better = true;
-                else
-                    next[v] = !next[v];
-            }
-            if (!better) break;
-        }
+        // From either end: all of it turned, or none.
+        Labels all = labels_, none = labels_;
+        for (ValueId v : values) all[v] = true;
+        improve(values, nodes, all);
+        improve(values, nodes, none);
+        const Labels next = total(nodes, none) < total(nodes, all) ? none : all;
         region.after = total(nodes, next);
         if (region.after > region.before * (1 - kLeastGain)) {
             region.reason = fmt::format("channels last would take {} in place of {}: the model's layout stays",
