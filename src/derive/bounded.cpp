@@ -216,6 +216,7 @@ Rounding::Rounding(DType t, double scale) {
     }();
     *this = table[static_cast<int>(t)];
     unit *= scale;
+    coarser = scale > 1;
 }
 
 Bounded Rounding::settle(Bounded x) const {
@@ -228,6 +229,23 @@ Bounded Rounding::settle(Bounded x) const {
 Bounded apply_bounded(Fn f, const Bounded* a, const Rounding& c) {
     if (f == Fn::Neg) return {-a[0].v, a[0].e};
     return math::info(f).arity == 1 ? unary(f, c.settle(a[0]), c) : binary(f, a[0], a[1], c);
+}
+
+Bounded flushed_product(FlushFactors which, const Bounded* a, Bounded y, const Rounding& c) {
+    if (std::isnan(y.v)) return y;
+    const double normal = c.tiny / c.unit, flushed = y.v;  // the smallest normal number; what may be missing
+    for (const int i : {0, 1}) {
+        const bool counts = static_cast<int>(which) >> i & 1;
+        const Bounded f = a[i], other = a[1 - i];
+        if (!counts || f.v == 0 || std::fabs(f.v) - f.e >= normal) continue;
+        if (!std::isinf(other.v))
+            y.e += std::fabs(flushed);
+        else if (other.e == 0 && std::fabs(f.v) + f.e < normal)
+            return {std::numeric_limits<double>::quiet_NaN(), 0};
+        else
+            y.e = kInf;
+    }
+    return y;
 }
 
 BoundedInt test_bounded(Fn f, const Bounded* args, const Rounding& c) {

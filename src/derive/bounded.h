@@ -31,6 +31,7 @@ struct Rounding {
     double highest = 0;    // largest finite value
     double overflow = 0;   // smallest magnitude that rounds to infinity
     double reference = 0;  // relative error of the reference itself (nonzero for f64, whose kernel is as exact)
+    bool coarser = false;  // the error is scaled up: what is exact in this type may round in the one that is meant
 
     // Error of a result r known to within `ulps` units in the last place (0.5: correctly rounded).
     double error(double r, double ulps = 0.5) const {
@@ -51,6 +52,7 @@ struct Rounding {
 // Whether a correctly rounded operation on exact operands delivers r without error: r is a number of the type (to f64
 // the reference rounds as the kernel does, so that the error itself is looked at). Add, Sub, Mul, Div and Sqrt only.
 inline bool is_exact(math::Fn f, double a, double b, double r, const Rounding& c) {
+    if (c.coarser) return false;
     if (c.type != DType::F64) return static_cast<double>(static_cast<float>(r)) == r;
     switch (f) {
         case math::Fn::Sub: b = -b; [[fallthrough]];
@@ -64,6 +66,12 @@ inline bool is_exact(math::Fn f, double a, double b, double r, const Rounding& c
         default: return false;
     }
 }
+
+// Which factors of a product count as zero where they are subnormal.
+enum class FlushFactors : uint8_t { None = 0, First = 1, Second = 2, Both = 3 };
+// The product y of the factors a under such a policy. Beside a finite factor the term may be what it was or zero: no
+// matter which, that is a wider bound. Beside an infinite one it is NaN, and not either.
+Bounded flushed_product(FlushFactors which, const Bounded* a, Bounded y, const Rounding& c);
 
 // Functions that deliver a float of a type that computes as `c` rounds (not Select, which has its own form).
 Bounded apply_bounded(math::Fn f, const Bounded* a, const Rounding& c);

@@ -76,7 +76,7 @@ struct Step {
     DType type = DType::F32, from = DType::F32;
     int to = -1, a = -1, b = -1, c = -1;  // registers; Index: a is the variable's place; Load: c is the fill
     int access = -1;
-    bool flush = false;  // Float: subnormal operands may count as zero
+    FlushFactors flush = FlushFactors::None;  // Float: of a product, the operands that count as zero where subnormal
     bool flush_sum = false;  // ... and the product of bf16 factors is a term of a sum whose subnormal partial sums may, too
 };
 
@@ -110,8 +110,8 @@ struct Nest {
 };
 
 // Appends the nests of one equation, tables first; new tables are appended to `stores`, whose first entries are the
-// program's tensors. Nothing where the equation has no points. `flush_factors` as in ReferenceOptions.
-void plan_equation(const math::Program& p, const math::Equation& q, const math::SymValues& values, bool flush_factors,
+// program's tensors. Nothing where the equation has no points. `flush` as in ReferenceOptions.
+void plan_equation(const math::Program& p, const math::Equation& q, const math::SymValues& values, FlushFactors flush,
                    std::vector<Store>& stores, std::vector<Nest>& nests);
 // Runs one. Errors: an index that leaves its tensor.
 Status run_nest(const math::Program& p, Nest& n, double scale, std::vector<Store>& stores);

@@ -13,9 +13,9 @@ bool is_sum(const Expr& e) { return e.kind == ExprKind::Reduce && e.reduce == Re
 
 class EquationPlan {
 public:
-    EquationPlan(const Program& p, const SymValues& v, bool flush_factors, std::vector<Store>& stores,
+    EquationPlan(const Program& p, const SymValues& v, FlushFactors flush, std::vector<Store>& stores,
                  std::vector<Nest>& nests)
-        : p_(p), values_(v), flush_factors_(flush_factors), stores_(stores), nests_(nests) {}
+        : p_(p), values_(v), flush_(flush), stores_(stores), nests_(nests) {}
 
     void run(const Equation& q) {
         Nest n;
@@ -347,11 +347,12 @@ private:
         n.body_type = p_.expr(e.args[0]).dtype;
         Builder b{*this, n, {}, {}, {}};
         n.body = b.reg(e.args[0]);
-        if (flush_factors_ && is_sum(e))
-            for (Step& s : n.code) {
-                s.flush = s.to == n.body && s.what == Do::Float && s.fn == Fn::Mul;
-                s.flush_sum = s.flush && multiplies_bf16(e.args[0]);
-            }
+        if (flush_ != FlushFactors::None && is_sum(e))
+            for (Step& s : n.code)
+                if (s.to == n.body && s.what == Do::Float && s.fn == Fn::Mul) {
+                    s.flush = flush_;
+                    s.flush_sum = multiplies_bf16(e.args[0]);
+                }
         if (e.args.size() > 1) n.condition = b.reg(e.args[1]);
         const bool exact =
             !is_float(e.dtype) && n.registers[n.body].exact && (n.condition < 0 || n.registers[n.condition].exact);
@@ -379,7 +380,7 @@ private:
 
     const Program& p_;
     const SymValues& values_;
-    bool flush_factors_;
+    FlushFactors flush_;
     std::vector<Store>& stores_;
     std::vector<Nest>& nests_;
     std::unordered_map<ExprId, int> tables_;
@@ -396,9 +397,9 @@ int64_t Nest::over_count() const {
     return element_count(Shape(extents.begin() + static_cast<int64_t>(points), extents.end()));
 }
 
-void plan_equation(const Program& p, const Equation& q, const SymValues& values, bool flush_factors,
+void plan_equation(const Program& p, const Equation& q, const SymValues& values, FlushFactors flush,
                    std::vector<Store>& stores, std::vector<Nest>& nests) {
-    EquationPlan(p, values, flush_factors, stores, nests).run(q);
+    EquationPlan(p, values, flush, stores, nests).run(q);
 }
 
 }  // namespace opwright::derive

@@ -301,7 +301,7 @@ private:
     }
     void float_step(const Step& s, int64_t n, Register& r, const Register& a, const Register* b) {
         const Rounding& c = rounding(s.type);
-        if (!a.wild && !(b && b->wild) && !s.flush) {
+        if (!a.wild && !(b && b->wild) && s.flush == FlushFactors::None) {
             bool done = false;
             switch (s.fn) {
                 case Fn::Neg:
@@ -350,9 +350,8 @@ private:
         for (int64_t l = 0; l < n; ++l) {
             const Bounded x[2] = {{a.v[l], a.e[l]}, b ? Bounded{b->v[l], b->e[l]} : Bounded{}};
             Bounded y = apply_bounded(s.fn, x, c);
-            const double normal = c.tiny / c.unit;  // the smallest such number
-            if (s.flush && std::fmin(std::fabs(x[0].v), std::fabs(x[1].v)) < normal) y.e += std::fabs(y.v);
-            if (s.flush_sum) y.e += normal;
+            if (s.flush != FlushFactors::None) y = flushed_product(s.flush, x, y, c);
+            if (s.flush_sum && std::isfinite(y.v)) y.e += c.tiny / c.unit;  // the smallest normal number
             put(r, l, y, c);
         }
     }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "derive/bounded.h"
 #include "derive/shape.h"
 #include "math/program.h"
 
@@ -23,8 +24,10 @@ struct ReferenceOptions {
     // Error unit of one operation in the kernel's compute type (f32 for f16/bf16), and of each store in the stored
     // type, is taken from the dtypes; this scales it.
     double scale = 1.0;
-    // Subnormal factors of sums of products may count as zero, each by itself, as some targets have it: wider bounds.
-    bool flush_factors = false;
+    // Which factors of the products that a sum adds up count as zero where they are subnormal, as some targets have it
+    // (docs/numerics.md). Beside a finite factor the term may then be what it was or zero, which widens the bound;
+    // beside an infinite one it is NaN, and not either: no bound tells an infinity or NaN from any number.
+    FlushFactors flush_factors = FlushFactors::None;
     int64_t max_operations = int64_t{1} << 36;  // refuses larger work with a clear error
 };
 

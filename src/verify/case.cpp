@@ -73,23 +73,17 @@ std::string condition_of(const derive::ReferenceOutput& r, const std::string& te
     return "";
 }
 
-void compare_outputs(const Program& p, const Case& c, const Delivery& d,
-                     const std::vector<derive::ReferenceOutput>& reference, CaseReport& r) {
-    std::optional<Result<std::vector<derive::ReferenceOutput>>> flushed;
+void compare_outputs(const Program& p, const Delivery& d, References& reference, CaseReport& r) {
     for (size_t o = 0; o < p.outputs.size(); ++o) {
         const TensorInfo& t = p.tensors[p.outputs[o]];
         const Tensor got = d.outputs[o].tensor();
-        Comparison one = compare(reference[o], got, t.dtype);
-        if (!one.passed()) {
-            if (!flushed) flushed = derive::reference(p, c.inputs, c.sizes, {.flush_factors = true});
-            if (flushed->ok()) one = compare(reference[o], got, t.dtype, &(**flushed)[o]);
-        }
+        const Comparison one = reference.compare(o, got);
         if (one.max_ulp >= r.max_ulp && !one.where.empty()) r.where = t.name + to_string(one.where);
         r.max_abs = std::max(r.max_abs, one.max_abs);
         r.max_rel = std::max(r.max_rel, one.max_rel);
         r.max_share = std::max(r.max_share, one.max_share);
         r.max_ulp = std::max(r.max_ulp, one.max_ulp);
-        if (one.ill_conditioned && r.condition.empty()) r.condition = condition_of(reference[o], t.name);
+        if (one.ill_conditioned && r.condition.empty()) r.condition = condition_of(reference.plain()[o], t.name);
         if (one.verdict < r.verdict) continue;
         const bool first_wrong = one.verdict == Verdict::Wrong && r.verdict != Verdict::Wrong;
         r.verdict = one.verdict;
@@ -130,9 +124,9 @@ CaseReport run_case(const Program& p, const Compiled& subject, const Case& c) {
         if (run->inputs[i].changed())
             return end(Outcome::ChangedInput,
                        fmt::format("the kernel changed {}, which it may only read", p.tensors[p.inputs[i]].name));
-    const auto reference = derive::reference(p, c.inputs, c.sizes);
+    auto reference = References::make(p, c.inputs, c.sizes);
     if (run->status.ok() && reference.ok())
-        compare_outputs(p, c, *run, *reference, r);
+        compare_outputs(p, *run, *reference, r);
     else if (run->status.ok())
         return end(Outcome::MissedError,
                    "the kernel reported nothing where the reference says: " + one_line(reference.error()));

@@ -23,6 +23,7 @@ Shape unravel(int64_t position, const Shape& shape) {
 }
 
 namespace {
+constexpr size_t kPositions = 65536;
 
 // One float element. Every accepted value lies in [r-e, r+e], or is an infinity that some value of that range rounds
 // to.
@@ -58,7 +59,7 @@ std::string text(const Tensor& t, int64_t i) {
 }  // namespace
 
 Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType declared,
-                   const ReferenceOutput* flushed) {
+                   std::span<const ReferenceOutput* const> legal) {
     Comparison r;
     const Tensor& want = reference.value;
     r.elements = want.size();
@@ -74,14 +75,17 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         const double w = is_float(declared) ? want.get(i) : derive::int_value(want.get_int(i), declared);
         const double g = is_float(declared) ? got.get(i) : derive::int_value(got.get_int(i), declared);
         Verdict v = is_float(declared) ? judge(w, e, g, c) : judge(want.get_int(i), e, got.get_int(i), declared);
-        if (v == Verdict::Wrong && flushed && is_float(declared) &&
-            judge(flushed->value.get(i), flushed->bound.get(i), g, c) < Verdict::IllConditioned)
+        const auto explains = [&](const ReferenceOutput* other) {
+            return judge(other->value.get(i), other->bound.get(i), g, c) < Verdict::IllConditioned;
+        };
+        if (v == Verdict::Wrong && is_float(declared) && std::any_of(legal.begin(), legal.end(), explains))
             v = Verdict::PolicyDifference;
         r.verdict = std::max(r.verdict, v);
         r.equal += v == Verdict::Equal;
         r.flushed += v == Verdict::PolicyDifference;
         r.ill_conditioned += v == Verdict::IllConditioned;
         r.wrong += v == Verdict::Wrong;
+        if (v == Verdict::Wrong && r.wrong_at.size() < kPositions) r.wrong_at.push_back(i);
         if (v == Verdict::Wrong && !r.first_bad)
             r.first_bad = BadElement{i, unravel(i, want.shape()), w, g, e, text(want, i), text(got, i)};
         if (!std::isfinite(w) || !std::isfinite(g) || std::isinf(e) || v == Verdict::PolicyDifference) continue;
@@ -97,6 +101,34 @@ Comparison compare(const ReferenceOutput& reference, const Tensor& got, DType de
         }
     }
     return r;
+}
+
+Result<References> References::make(const math::Program& p, std::vector<Tensor> inputs, math::SymValues sizes,
+                                    int64_t max_operations) {
+    References r;
+    OPW_TRY(r.plain_, derive::reference(p, inputs, sizes, {.max_operations = max_operations}));
+    r.p_ = &p;
+    r.inputs_ = std::move(inputs);
+    r.sizes_ = std::move(sizes);
+    r.max_operations_ = max_operations;
+    return r;
+}
+
+Comparison References::compare(size_t output, const Tensor& got) {
+    using derive::FlushFactors;
+    const DType declared = p_->tensors[p_->outputs[output]].dtype;
+    Comparison plain = verify::compare(plain_[output], got, declared);
+    if (plain.passed() || !is_float(declared) || !plain.note.empty()) return plain;
+    if (!flushed_) {
+        flushed_.emplace();
+        for (const FlushFactors which : {FlushFactors::Both, FlushFactors::First, FlushFactors::Second}) {
+            auto r = derive::reference(*p_, inputs_, sizes_, {.flush_factors = which, .max_operations = max_operations_});
+            if (r.ok()) flushed_->push_back(std::move(*r));
+        }
+    }
+    std::vector<const ReferenceOutput*> legal;
+    for (const auto& r : *flushed_) legal.push_back(&r[output]);
+    return verify::compare(plain_[output], got, declared, legal);
 }
 
 std::string Comparison::str() const {

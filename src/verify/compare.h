@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "derive/reference.h"
 
@@ -32,6 +34,7 @@ struct Comparison {
     double max_share = 0;                          // largest error / bound
     Shape where;                                   // of max_ulp
     std::optional<BadElement> first_bad;           // the first wrong element
+    std::vector<int64_t> wrong_at;                 // row-major positions of the wrong ones, 65,536 at most
     std::string note;                              // set where dtype or shape differ, which no element explains
 
     bool passed() const { return verdict != Verdict::Wrong; }
@@ -41,10 +44,30 @@ struct Comparison {
 
 // `got` has the dtype that the program declares for this output. A reference with bound 0 must be met exactly, the sign
 // of a zero included; NaN is met by NaN, an infinity by the same one; where the value may overflow within its bound,
-// the infinity of that sign will do too. `flushed`, where given, is the reference that lets subnormal factors be
-// flushed: an element that is right by it alone is a policy difference.
+// the infinity of that sign will do too. `legal` are references under other policies that a target may have: an element
+// that is right by one of them alone is a policy difference.
 Comparison compare(const derive::ReferenceOutput& reference, const Tensor& got, DType declared,
-                   const derive::ReferenceOutput* flushed = nullptr);
+                   std::span<const derive::ReferenceOutput* const> legal = {});
+
+// What one run is compared with: the reference, and the references under which factors of sums of products count as zero
+// where they are subnormal (docs/numerics.md), which are made where the plain one does not explain a result. A kernel
+// flushes the one factor, the other or both, according to which of them it packs.
+class References {
+public:
+    // `p` must outlive this. Errors: those of derive::reference.
+    static Result<References> make(const math::Program& p, std::vector<Tensor> inputs, math::SymValues sizes,
+                                   int64_t max_operations = derive::ReferenceOptions().max_operations);
+    const std::vector<derive::ReferenceOutput>& plain() const { return plain_; }
+    Comparison compare(size_t output, const Tensor& got);
+
+private:
+    const math::Program* p_ = nullptr;
+    std::vector<Tensor> inputs_;
+    math::SymValues sizes_;
+    int64_t max_operations_ = 0;
+    std::vector<derive::ReferenceOutput> plain_;
+    std::optional<std::vector<std::vector<derive::ReferenceOutput>>> flushed_;
+};
 
 // Row-major position as a multi-index.
 Shape unravel(int64_t position, const Shape& shape);

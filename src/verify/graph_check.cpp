@@ -35,14 +35,14 @@ Result<GraphReport> check_graph(const opwright::Compiled& fused, const opwright:
         KernelCheck k;
         k.name = n.sources.empty() ? n.program.name : n.sources.back().name;
         for (const graph::SourceOp& s : n.sources) k.type += (k.type.empty() ? "" : "+") + s.type;
-        auto expected = derive::reference(n.program, {in.begin(), in.end()}, symbols, {.max_operations = o.max_operations});
+        auto expected = References::make(n.program, {in.begin(), in.end()}, symbols, o.max_operations);
         if (!expected.ok()) {
             k.message = expected.error().message;
         } else {
             k.compared = true;
             ++r.compared;
             for (size_t i = 0; i < out.size(); ++i) {
-                const Comparison c = compare((*expected)[i], out[i], out[i].dtype());
+                const Comparison c = expected->compare(i, out[i]);
                 k.max_share = std::max(k.max_share, c.max_share);
                 k.max_ulp = std::max(k.max_ulp, c.max_ulp);
                 if (c.verdict >= k.verdict) k.verdict = c.verdict, k.message = c.str();

@@ -162,11 +162,11 @@ StageReport compare_stages(const Program& p, const Compile& target, const Case& 
         Case one = c;
         one.layouts.clear();
         const auto run = deliver(all, *kernel, one);
-        const auto reference = derive::reference(all, c.inputs, c.sizes);
+        auto reference = References::make(all, c.inputs, c.sizes);
         if (run.ok() && run->status.ok() && reference.ok())
             for (size_t o = 0; o < all.outputs.size(); ++o) {
                 const TensorInfo& t = all.tensors[all.outputs[o]];
-                const Comparison x = compare((*reference)[o], run->outputs[o].tensor(), t.dtype);
+                const Comparison x = reference->compare(o, run->outputs[o].tensor());
                 r.kept.push_back({t.name, x.str(), !x.passed()});
             }
     }

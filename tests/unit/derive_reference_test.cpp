@@ -413,7 +413,7 @@ TEST(DeriveReference, SubnormalFactorsMayBeFlushedOnRequest) {
     b.set(y, {}, b.sum({v}, b(Fn::Mul, b.load(x, {v}), b.load(w, {v}))));
     const std::vector<Tensor> in{tensor(DType::F32, {2}, {1e-39, 2e-38}), tensor(DType::F32, {2}, {3.0, 1.0})};
     const auto kept = run(b.done(), in);
-    const auto flushed = reference(b.p, in, {}, {.flush_factors = true});
+    const auto flushed = reference(b.p, in, {}, {.flush_factors = FlushFactors::Both});
     EXPECT_EQ(kept[0].value.get(0), (*flushed)[0].value.get(0));
     EXPECT_LT(kept[0].bound.get(0), 1e-44);
     EXPECT_NEAR((*flushed)[0].bound.get(0), 3e-39, 1e-43);

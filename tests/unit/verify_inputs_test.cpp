@@ -185,6 +185,58 @@ TEST(VerifyCompare, SpecialValuesAndOverflow) {
     EXPECT_EQ(judge(-0.0, 0, 0.0), Verdict::Wrong);
 }
 
+// y = sum[k](x[k] * w[k]), where a kernel may count subnormal factors as zero.
+TEST(VerifyCompare, ASubnormalFactorBesideAnInfinityMayMakeNan) {
+    Build b("dot");
+    const Sym n = sym("n");
+    const auto x = b.in("x", DType::F32, {n}), w = b.in("w", DType::F32, {n}), y = b.out("y", DType::F32, {});
+    const auto k = b.var("k", n);
+    b.set(y, {}, b.sum({k}, b(Fn::Mul, b.load(x, {k}), b.load(w, {k}))));
+    const Program p = b.done();
+    const auto judge = [&](std::initializer_list<double> xs, std::initializer_list<double> ws, double got) {
+        const auto count = static_cast<int64_t>(xs.size());
+        auto r = References::make(p, {tensor(DType::F32, {count}, xs), tensor(DType::F32, {count}, ws)}, {});
+        EXPECT_TRUE(r.ok());
+        return r->compare(0, tensor(DType::F32, {}, {got})).verdict;
+    };
+    const double inf = INFINITY, tiny = 1e-40;
+    EXPECT_EQ(judge({tiny, 2}, {inf, 3}, inf), Verdict::Equal);
+    EXPECT_EQ(judge({tiny, 2}, {inf, 3}, NAN), Verdict::PolicyDifference);
+    EXPECT_EQ(judge({2, inf}, {3, -tiny}, NAN), Verdict::PolicyDifference);
+    EXPECT_EQ(judge({tiny, inf}, {inf, 1}, NAN), Verdict::PolicyDifference);
+    // What no flushed factor explains stays wrong.
+    EXPECT_EQ(judge({tiny, 2}, {inf, 3}, 6), Verdict::Wrong);
+    EXPECT_EQ(judge({tiny, 2}, {inf, 3}, -inf), Verdict::Wrong);
+    EXPECT_EQ(judge({1, 2}, {inf, 3}, NAN), Verdict::Wrong);
+    EXPECT_EQ(judge({1e-37, 2}, {inf, 3}, NAN), Verdict::Wrong);
+    EXPECT_EQ(judge({tiny, 2}, {5, 3}, NAN), Verdict::Wrong);
+    EXPECT_EQ(judge({tiny, inf}, {2, 1}, NAN), Verdict::Wrong);
+    EXPECT_EQ(judge({tiny, 2}, {3e38, 3}, inf), Verdict::Wrong);
+    EXPECT_EQ(judge({inf, tiny}, {-1, inf}, inf), Verdict::Wrong);  // -inf and inf: NaN by any policy
+    EXPECT_EQ(judge({inf, tiny}, {-1, inf}, NAN), Verdict::Equal);
+    EXPECT_EQ(judge({tiny}, {3e38}, 0), Verdict::PolicyDifference);  // the term itself is far from subnormal
+    EXPECT_EQ(judge({1e-37}, {3e38}, 0), Verdict::Wrong);
+}
+// The factor that a kernel does not pack keeps its subnormal numbers.
+TEST(VerifyCompare, EitherFactorAloneMayBeFlushed) {
+    Build b("two");
+    const Sym n = sym("n");
+    const auto x = b.in("x", DType::F32, {n}), w = b.in("w", DType::F32, {n});
+    const auto s = b.temp("s", DType::F32, {}), t = b.temp("t", DType::F32, {}), y = b.out("y", DType::F32, {});
+    const auto k = b.var("k", n), l = b.var("l", n);
+    b.set(s, {}, b.sum({k}, b(Fn::Mul, b.load(x, {k}), b.load(w, {k}))));
+    b.set(t, {}, b.sum({l}, b(Fn::Mul, b.load(w, {l}), b.load(x, {l}))));
+    const auto is_nan = b.p.call(Fn::IsNan, {b.load(s, {})});
+    b.set(y, {}, b.p.call(Fn::Select, {is_nan, b.load(t, {}), b.f32(7)}));
+    const Program p = b.done();
+    auto r = References::make(p, {tensor(DType::F32, {1}, {1e-40}), tensor(DType::F32, {1}, {(double)INFINITY})}, {});
+    ASSERT_TRUE(r.ok());
+    EXPECT_EQ(r->compare(0, tensor(DType::F32, {}, {7.0})).verdict, Verdict::Equal);
+    EXPECT_EQ(r->compare(0, tensor(DType::F32, {}, {(double)NAN})).verdict, Verdict::PolicyDifference);
+    EXPECT_EQ(r->compare(0, tensor(DType::F32, {}, {(double)INFINITY})).verdict, Verdict::PolicyDifference);
+    EXPECT_EQ(r->compare(0, tensor(DType::F32, {}, {0.0})).verdict, Verdict::Wrong);
+}
+
 TEST(VerifyCompare, IntegersToTheLastBit) {
     const int64_t big = (int64_t{1} << 60) + 1;
     derive::ReferenceOutput r{tensor<int64_t>(DType::I64, {2}, {big, 5}), tensor(DType::F64, {2}, {0.0, 2.0}),
