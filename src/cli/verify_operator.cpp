@@ -154,6 +154,12 @@ Result<json> verify_operators(const std::string& target, const VerifyFlags& f, s
     if (!f.against.empty() && operators.names.size() != 1)
         return Diagnostic(fmt::format("'{}' declares several operators, and --against names one kernel.", target), {},
                           "Pick its operator with --op NAME.");
+    // What is wrong with a declaration is told with its place, before anything runs.
+    for (const std::string& n : operators.names) {
+        OPW_TRY(const auto examples, operators.library->examples(*operators.library->find(n)));
+        for (const lang::Example& e : examples)
+            if (const auto p = operators.library->elaborate(n, e.arguments, e.attributes); !p.ok()) return p.error();
+    }
     auto pool = f.execution.pool();
     OPW_TRY(const UnderTest u, under_test(f, *operators.library, operators.names[0], pool));
     json list = json::array();

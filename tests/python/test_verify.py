@@ -161,14 +161,23 @@ def torch_python():
         ("softmax_triton.py:softmax_unmasked", 1, "reads outside x"),
         ("softmax_triton.py:softmax_dense", 1, "the strides of x are not followed"),
         ("softmax_triton.py:softmax_half", 1, "arithmetic in f16"),
+        ("matmul_triton.py:matmul", 0, "cases passed"),
+        ("matmul_triton.py:matmul_unmasked", 1, "reads outside a"),
+        ("matmul_triton.py:matmul_dense", 1, "the strides of b are not followed"),
+        ("matmul_triton.py:matmul_half", 1, "arithmetic in f16"),
+        ("layer_norm_triton.py:layer_norm", 0, "cases passed"),
+        ("layer_norm_triton.py:layer_norm_unmasked", 1, "wrong at variance"),
+        ("layer_norm_triton.py:layer_norm_dense", 1, "the strides of x are not followed"),
+        ("layer_norm_triton.py:layer_norm_half", 1, "arithmetic in f16"),
     ],
 )
 def test_torch_and_triton(opwright, function, code, evidence):
     python = torch_python()
     if "triton" in function and subprocess.run([python, "-c", "import triton"], capture_output=True).returncode:
         pytest.skip(f"{python} has no triton")
+    operator = EXAMPLES / f"{function.split('.')[0].rsplit('_', 1)[0]}.op"  # softmax_torch.py: softmax.op
     got, out, err = opwright(
-        "verify", SOFTMAX, "--against", f"{EXAMPLES}/{function}", env={**os.environ, "OPWRIGHT_PYTHON": python}
+        "verify", operator, "--against", f"{EXAMPLES}/{function}", env={**os.environ, "OPWRIGHT_PYTHON": python}
     )
     assert got == code, out + err
     if code:
