@@ -20,6 +20,7 @@ public:
             for (size_t d = 0; d < t.shape.size(); ++d) add(t.shape[d]);
         }
         for (size_t i = 0; i < p.equations.size(); ++i) equation(i);
+        sizes();
     }
 
     std::vector<Sharding> run() {
@@ -58,6 +59,17 @@ private:
         bad_[b] = bad;
     }
     void refuse(size_t i) { bad_[find(i)] = true; }
+
+    // A size is one number: what is as long as `n` is cut together, whether one indexes the other or not (the two factors
+    // of a gradient, an input that gives sizes only), and what a size is a part of, as in (n + 1)//2, can't be cut.
+    void sizes() {
+        std::map<std::string, size_t> first;
+        for (size_t i = 0; i < extent_.size(); ++i) {
+            std::vector<std::string> names;
+            collect_symbols(extent_[i], names);
+            for (const std::string& n : names) join(i, first.emplace(n, i).first->second);  // refused where they differ
+        }
+    }
 
     void equation(size_t i) {
         const Equation& q = p_.equations[i];

@@ -62,8 +62,7 @@ protected:
     std::vector<Tensor> in;
 };
 
-TEST_P(PartsOf, CombineToTheWhole) {
-    if (!make()) GTEST_SKIP() << "its example broadcasts";
+void combine(const math::Program& program, const std::vector<Tensor>& in) {
     const auto whole = derive::reference(program, in);
     ASSERT_TRUE(whole.ok()) << render(whole.error());
     for (const derive::Sharding& s : derive::shardings(program)) {
@@ -101,6 +100,25 @@ TEST_P(PartsOf, CombineToTheWhole) {
             }
         }
     }
+}
+
+TEST_P(PartsOf, CombineToTheWhole) {
+    if (!make()) GTEST_SKIP() << "its example broadcasts";
+    combine(program, in);
+}
+// Gradients have inputs that nothing reads but for their sizes.
+TEST_P(PartsOf, OfTheGradientCombineToTheWhole) {
+    if (!make()) GTEST_SKIP() << "its example broadcasts";
+    const auto whole = derive::reference(program, in);
+    ASSERT_TRUE(whole.ok()) << render(whole.error());
+    const auto g = derive::gradient(program);
+    if (!g.ok()) GTEST_SKIP() << g.error().message;
+    std::vector<Tensor> cotangents;
+    for (size_t o = 0; o < whole->size(); ++o) {
+        const DType t = program.tensors[program.outputs[o]].dtype;
+        cotangents.push_back(random_values(is_float(t) ? t : DType::F64, (*whole)[o].value.shape(), random, -1, 1));
+    }
+    combine(g->program, gradient_inputs(*g, in, cotangents));
 }
 
 // Each part runs the operator on what the rule says it reads; results before the part's own are dropped.
