@@ -1,5 +1,8 @@
 #include "base/text.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace opwright {
@@ -29,6 +32,18 @@ void wrap_line(std::string& out, std::string_view text, size_t indent, size_t ha
     out += (fresh ? "" : line) + "\n";
 }
 }  // namespace
+
+size_t text_columns() {
+    static const size_t columns = [] {
+        constexpr size_t kLeast = 60;  // narrower ones wrap as they like
+        winsize size{};
+        for (const int file : {STDOUT_FILENO, STDERR_FILENO})
+            if (isatty(file) && ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+                return std::clamp<size_t>(size.ws_col, kLeast, kTextColumns);
+        return kTextColumns;
+    }();
+    return columns;
+}
 
 size_t columns(std::string_view s) {
     return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));

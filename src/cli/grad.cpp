@@ -171,19 +171,17 @@ void add(CLI::App& app, Context& c, bool forward) {
         f->model.execution.add(*a);
     }
     a->footer(fmt::format(
-        "What is printed is a file of declarations: it can be checked, run, verified and differentiated again.\n"
+        "What is printed is a file of declarations: it can be checked, run, verified and differentiated again. "
         "Ranks, dtypes and attributes are those of the operator's first example.\n{1}"
         "Examples:\n  opwright {0} softmax\n  opwright {0} conv --wrt x > conv_{0}.op\n{2}",
         command,
         forward
             ? ""
             : "Remarks say what of the forward pass the gradient reads, and at what cost. Derivatives of a gradient "
-              "printed\n"
-              "with --save take what it is given for constant.\n"
+              "printed with --save take what it is given for constant.\n"
               "Of a model, prints which values of the forward pass are saved for the backward pass and which are "
-              "computed\n"
-              "again; cotangents are given as --input dNAME=FILE for an output NAME, and are 1 otherwise.\n",
-        forward ? "" : "  opwright grad model.onnx --wrt x,conv1.weight --input x=x.npy --output gradients.npz\n"));
+              "computed again; cotangents are given as --input dNAME=FILE for an output NAME, and are 1 otherwise.\n",
+        forward ? "" : "  opwright grad model.onnx --wrt x,conv1.weight --output gradients.npz\n"));
     a->callback([f, wrt, &c, forward] {
         f->model.wrt = split(*wrt);
         const bool model = !forward && is_model(f->model.target);

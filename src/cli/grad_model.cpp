@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "graph/gradient.h"
 #include "graph/onnx/import.h"
 
@@ -41,7 +42,19 @@ Result<NamedInputs> run(const graph::Graph& g, const NamedInputs& values, const 
     return r;
 }
 
-std::string report(const graph::GraphGradient& d) {
+// The sizes that these inputs give.
+math::SymValues sizes_of(const graph::Graph& g, const NamedInputs& values) {
+    math::SymValues r;
+    for (graph::ValueId v : g.inputs) {
+        const auto it = values.find(g.values[v].name);
+        const auto& shape = g.values[v].shape;
+        for (size_t d = 0; it != values.end() && d < shape.size() && d < it->second.shape().size(); ++d)
+            if (shape[d].kind() == math::SymKind::Symbol) r[shape[d].symbol_name()] = it->second.shape()[d];
+    }
+    return r;
+}
+
+std::string report(const graph::GraphGradient& d, const math::SymValues& sizes) {
     std::string text = "Of the forward pass, for the backward pass:\n";
     size_t width = 0;
     for (const graph::Kept& k : d.kept) width = std::max(width, k.value.size());
@@ -52,8 +65,12 @@ std::string report(const graph::GraphGradient& d) {
         if (k.saved) bytes = bytes + k.bytes;
     }
     if (d.kept.empty()) text += "  nothing\n";
-    return text + fmt::format("Saved: {} bytes. Forward: {} nodes, backward: {}.\n", bytes.str(),
-                              d.forward.nodes.size(), d.backward.nodes.size());
+    const auto number = math::evaluate(bytes, sizes);
+    const std::string saved = bytes.is_const() || !number
+                                  ? bytes.str() + " bytes"
+                                  : fmt::format("{} bytes at these sizes ({})", *number, bytes.str());
+    return text + wrapped(fmt::format("Saved: {}. Forward: {} nodes, backward: {}.", saved, d.forward.nodes.size(),
+                                      d.backward.nodes.size()));
 }
 }  // namespace
 
@@ -74,7 +91,7 @@ Status model_gradient(const ModelGradientFlags& f) {
     OPW_TRY(NamedInputs cotangents, read_inputs(seeds, seed_names));
     OPW_TRY(const graph::Graph g, imported(*model, values));
     OPW_TRY(const graph::GraphGradient d, graph::gradient(g, f.wrt));
-    print(report(d));
+    print(report(d, sizes_of(g, values)));
     if (f.output.empty()) return ok_status();
 
     OPW_TRY(NamedInputs forward, run(d.forward, values, f));

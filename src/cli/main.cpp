@@ -9,10 +9,10 @@
 #include "cli/command.h"
 
 namespace {
-// Help within opwright::kTextColumns: CLI11 indents the lines of a description but does not make them.
+// Help within opwright::text_columns(): CLI11 indents the lines of a description but does not make them.
 class Help : public CLI::Formatter {
     std::string lines(const std::string& description) const {
-        std::string r = opwright::wrapped(description, 0, 0, opwright::kTextColumns - get_column_width());
+        std::string r = opwright::wrapped(description, 0, 0, opwright::text_columns() - get_column_width());
         if (!r.empty()) r.pop_back();
         return r;
     }
@@ -21,6 +21,10 @@ class Help : public CLI::Formatter {
         std::ostringstream out;
         CLI::detail::format_help(out, a->get_display_name(true), lines(a->get_description()), get_column_width());
         return out.str();
+    }
+    std::string make_footer(const CLI::App* a) const override {
+        const std::string text = a->get_footer();
+        return text.empty() ? "" : "\n" + opwright::wrapped(text, 0, 0);
     }
 };
 }  // namespace

@@ -104,14 +104,13 @@ void add_verify(CLI::App& app, Context& c) {
     f->data.add(*a, false);
     f->execution.add(*a);
     a->add_flag("--json", f->json, "print JSON");
-    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around the vectors, tiles and\n"
-              "blocks of the kernel that was built, primes, huge but thin), on special values, for each element\n"
-              "type and layout of memory. A model's kernels are each compared on the inputs that they met. Where\n"
-              "a case fails, it is made as small as possible and examined. docs/verify.md explains every line of\n"
-              "the report.\n"
+    a->footer("Operators are run at the sizes where kernels go wrong (0, 1, around the vectors, tiles and blocks of "
+              "the kernel that was built, primes, huge but thin), on special values, for each element type and layout "
+              "of memory. A model's kernels are each compared on the inputs that they met. Where a case fails, it is "
+              "made as small as possible and examined. docs/verify.md explains every line of the report.\n"
               "Examples:\n  opwright verify examples/matmul_prelu.op\n  opwright verify softmax conv\n"
               "  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64\n"
-              "  opwright verify examples/verify/softmax.op --against examples/verify/softmax_numpy.py:softmax\n"
+              "  opwright verify softmax.op --against softmax_triton.py:softmax\n"
               "  opwright verify random --count 1000 --seed 7\n"
               "  opwright verify --replay softmax.replay.json");
     a->callback([f, &c] {

@@ -31,20 +31,24 @@ public:
     }
 
     void run() {
+        // The tangents that are delivered have the plain names: taken before those of the equations.
+        for (TensorId t : p_.outputs)
+            if (is_float(p_.tensors[t].dtype))
+                outputs_.push_back(temporary("d" + p_.tensors[t].name, p_.tensors[t].dtype, p_.tensors[t].shape));
         const std::vector<Equation> primal = p_.equations;
         for (const Equation& q : primal) {
             memo_.clear();
             if (is_float(p_.tensors[q.lhs].dtype) && !(q.lhs < constant_.size() && constant_[q.lhs])) equation(q);
         }
+        auto delivered = outputs_.begin();
         for (TensorId t : p_.outputs) {
             if (!is_float(p_.tensors[t].dtype)) continue;
-            const TensorId d = temporary("d" + p_.tensors[t].name, p_.tensors[t].dtype, p_.tensors[t].shape);
+            const TensorId d = *delivered++;
             const std::vector<ExprId> at = index(d);
             const auto it = tangent_.find(t);
             p_.add_equation(d, at,
                             it == tangent_.end() ? p_.literal(0, p_.tensors[d].dtype)
                                                  : p_.cast(p_.load(it->second, at), p_.tensors[d].dtype));
-            outputs_.push_back(d);
         }
     }
     const Program& program() const { return p_; }

@@ -58,7 +58,7 @@ std::string row(const Decision& d, const Compiled& c) {
     if (weighed(d) && d.live > d.registers) reason += fmt::format("; {} live values in {} registers", d.live, d.registers);
     // A reason that is longer goes on below its beginning.
     constexpr size_t kColumn = 19 + 19 + 9 + 8 + 10 + 10 + 2;
-    const std::string lines = wrapped(reason, 0, 0, kTextColumns - kColumn);
+    const std::string lines = wrapped(reason, 0, 0, text_columns() - kColumn);
     size_t begin = 0;
     for (bool first = true; begin < lines.size(); first = false) {
         const size_t end = lines.find('\n', begin);

@@ -81,7 +81,7 @@ std::string to_text(const Profile& p, size_t limit) {
     r += "\n";
     for (size_t i : order)
         if (!p.rows[i].advice.empty()) {
-            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), kTextColumns) + "\n";
+            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), text_columns()) + "\n";
             r += wrapped(p.rows[i].advice, 4, 4);
         }
     return r;
