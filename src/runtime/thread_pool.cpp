@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <new>
 #include <sstream>
@@ -120,13 +121,21 @@ int available_processors() {
     return std::max(processors, 1);
 }
 
+// A vector whose first or last lanes are masked off may reach beyond what it reads. Where that is a page that is not
+// there (yet), a processor takes a hundred nanoseconds and more to find that it need not be: so there are pages on both sides.
 struct ThreadPool::Scratch {
-    void* memory = nullptr;
+    static constexpr size_t kBeside = 4096;
+    char* memory = nullptr;
     size_t bytes = 0;
     ~Scratch() { release(); }
     void release() {
         if (memory) ::operator delete(memory, std::align_val_t(64));
         memory = nullptr;
+    }
+    void allocate() {
+        memory = static_cast<char*>(::operator new(bytes + 2 * kBeside, std::align_val_t(64)));
+        std::memset(memory, 0, kBeside);
+        std::memset(memory + kBeside + bytes, 0, kBeside);
     }
 };
 
@@ -183,9 +192,9 @@ void* ThreadPool::scratch(int worker, size_t bytes) {
     if (bytes > s.bytes || !s.memory) {
         s.release();
         s.bytes = std::max({bytes, s.bytes + s.bytes / 2, size_t{4096}});
-        s.memory = ::operator new(s.bytes, std::align_val_t(64));
+        s.allocate();
     }
-    return s.memory;
+    return s.memory + Scratch::kBeside;
 }
 
 // Ranges shrink with what remains, down to the grain, so that a slow worker holds up the end little.

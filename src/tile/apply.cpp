@@ -243,7 +243,9 @@ private:
         }
         const bool scan = math_.expr(q.rhs).kind == ExprKind::Scan;
         if (scan) std::erase(loops, math_.expr(q.rhs).vars[0]);
-        if (lane_ != kNone && !plan.lane_reduces) loops.insert(plan.lane_first ? loops.begin() : loops.end(), lane_);
+        const size_t phases = lane_ == kNone || plan.lane_reduces || plan.lane_first || plan.rows > 0 ? 0 : phases_last(q, loops);
+        if (lane_ != kNone && !plan.lane_reduces)
+            loops.insert(plan.lane_first ? loops.begin() : loops.end() - static_cast<long>(phases), lane_);
 
         std::vector<Stmt>* at = &out;
         for (VarId v : loops) {
@@ -271,6 +273,27 @@ private:
         at->push_back({.kind = q.update == Update::Set ? StmtKind::Store : StmtKind::ScatterReduce,
                        .a = value,
                        .equation = index});
+    }
+
+    // Moves the phases of a stride to the end of the loops: indices of a few values that decide which terms a sum has and
+    // are no part of what it reads. Inside the loop over lanes all of them share what is read. How many they are.
+    size_t phases_last(const Equation& q, std::vector<VarId>& loops) {
+        constexpr int64_t kMostValues = 3;  // of one
+        std::vector<ExprId> reduces, loads;
+        std::vector<bool> seen(math_.expr_count()), seen_loads(math_.expr_count());
+        reduces_in(q.rhs, reduces, seen);
+        if (reduces.size() != 1 || math_.expr(reduces[0]).args.size() < 2) return 0;
+        const Expr& x = math_.expr(reduces[0]);
+        for (VarId v : x.vars)
+            if (math_.vars[v].extent.constant().value_or(kMostValues + 1) > kMostValues) return 0;
+        for (ExprId a : x.args) loads_in(a, loads, seen_loads);
+        const std::vector<VarId> deciding = math_.free_vars(x.args[1]);
+        const auto is_phase = [&](VarId v) {
+            if (!has(deciding, v) || math_.vars[v].extent.constant().value_or(kMostValues + 1) > kMostValues) return false;
+            return std::none_of(loads.begin(), loads.end(), [&](ExprId l) { return has(math_.free_vars(l), v); });
+        };
+        const auto first = std::stable_partition(loops.begin(), loops.end(), [&](VarId v) { return !is_phase(v); });
+        return static_cast<size_t>(loops.end() - first);
     }
 
     // The reduction's loops outside that over lanes, partial results of the task's points in fast memory. Equations

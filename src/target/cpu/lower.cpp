@@ -29,20 +29,37 @@ Sym task_count(const tile::Nest& nest, const math::Program& p) {
 void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges,
                    const std::function<void()>& body) {
     loop::Builder& b = c.b;
+    // The first task is taken apart by division; from one to the next its indices are counted on, innermost first: a task
+    // may be one short row, and three divisions take as long.
+    struct Counter {
+        size_t axis;
+        LExpr count;
+        loop::LocalRef value;
+    };
+    std::vector<Counter> counters;
+    LExpr first = b.task_begin();
+    size_t outermost = 0;
+    const auto count_of = [&](size_t g) { return ceil_div(c.math.vars[nest.grid[g].var].extent, nest.grid[g].tile); };
+    while (outermost < nest.grid.size() && count_of(outermost).is(1)) ++outermost;
+    for (size_t g = nest.grid.size(); g-- > outermost;) {
+        if (count_of(g).is(1)) continue;
+        const std::string& name = c.math.vars[nest.grid[g].var].name;
+        if (g == outermost) {
+            if (!counters.empty()) counters.push_back({g, {}, b.local(name, first)});
+            break;
+        }
+        // Without elements there is no task to take apart, but this is computed all the same.
+        const LExpr n = b.let("count", loop::max(point.sym(count_of(g)), b.i64(1)));
+        counters.push_back({g, n, b.local(name, loop::mod(first, n))});
+        first = b.let("rest", loop::floordiv(first, n));
+    }
     b.loop("task", b.task_begin(), b.task_end(), 1, [&](LExpr task) {
         const Point::Scope scope = point.save();
-        LExpr rest = task;
         for (size_t g = nest.grid.size(); g-- > 0;) {
             const tile::GridAxis& axis = nest.grid[g];
-            const Sym count = ceil_div(c.math.vars[axis.var].extent, axis.tile);
-            LExpr i = rest;
-            if (count.is(1)) {
-                i = b.i64(0);
-            } else if (g > 0) {
-                const LExpr n = point.sym(count);
-                i = b.let(c.math.vars[axis.var].name, loop::mod(rest, n));
-                rest = b.let("rest", loop::floordiv(rest, n));
-            }
+            LExpr i = count_of(g).is(1) ? b.i64(0) : task;
+            for (const Counter& x : counters)
+                if (x.axis == g) i = b.let(c.math.vars[axis.var].name, b.get(x.value));
             if (axis.tile == 1) {
                 point.bind(axis.var, i);
             } else {
@@ -53,6 +70,17 @@ void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<Va
         }
         body();
         point.restore(scope);
+        LExpr carry = b.i64(1);
+        for (Counter& x : counters) {
+            const LExpr next = b.let("next", b.get(x.value) + carry);
+            if (!x.count) {
+                b.set(x.value, next);
+                break;
+            }
+            const LExpr full = b.let("full", loop::ge(next, x.count));
+            b.set(x.value, loop::select(full, b.i64(0), next));
+            carry = loop::select(full, b.i64(1), b.i64(0));
+        }
     });
 }
 
@@ -187,17 +215,31 @@ private:
             for (const Stmt& x : s.body) stmt(x);
             point_.restore(scope);
         };
-        // A short innermost loop of known length (the taps of a window) is written out.
-        const auto n = c_.math.vars[s.var].extent.constant();
-        const bool innermost =
-            std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
-        // So is one that decides which terms of a sum there are (the phases of a stride).
-        const bool decides = n && *n <= kUnrolledPhases && decides_terms(s.body, s.var);
-        if (n && *n <= kUnrolledTaps && (innermost || decides) && !ranges_.count(s.var)) {
-            for (int64_t i = 0; i < *n; ++i) body(b_.i64(i));
+        if (written_out(s)) {
+            for (int64_t i = 0; i < *c_.math.vars[s.var].extent.constant(); ++i) body(b_.i64(i));
             return;
         }
         b_.loop(c_.math.vars[s.var].name, r.begin, r.end, 1, body);
+    }
+    // A short innermost loop of known length (the taps of a window), and one that decides which terms of a sum there are
+    // (the phases of a stride).
+    bool written_out(const Stmt& s) const {
+        const auto n = c_.math.vars[s.var].extent.constant();
+        if (!n || *n > kUnrolledTaps || ranges_.count(s.var) || s.lane) return false;
+        const bool innermost =
+            std::none_of(s.body.begin(), s.body.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
+        return innermost || (*n <= kUnrolledPhases && decides_terms(s.body, s.var));
+    }
+    // Whether there are loops in it, and all are written out.
+    bool straight(const std::vector<Stmt>& body) const {
+        const auto loops = [](const std::vector<Stmt>& b) {
+            return std::any_of(b.begin(), b.end(), [](const Stmt& x) { return x.kind == StmtKind::For; });
+        };
+        const std::function<bool(const std::vector<Stmt>&)> all = [&](const std::vector<Stmt>& b) {
+            return std::all_of(b.begin(), b.end(),
+                               [&](const Stmt& x) { return x.kind != StmtKind::For || (written_out(x) && all(x.body)); });
+        };
+        return loops(body) && all(body);
     }
 
     bool decides_terms(const std::vector<Stmt>& body, VarId v) const {
@@ -251,12 +293,15 @@ private:
         const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
         if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
         const auto ahead = ahead_.find(&s);
+        const bool sharing = straight(s.body);
         const auto body = [&](LExpr i, int positions, LExpr mask) {
             point_.set_lanes(s.var, lanes, positions, mask);
             point_.set_aligned(aligned);
             point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
             point_.bind(s.var, i);
+            point_.set_sharing(sharing);
             for (const Stmt& x : s.body) stmt(x);
+            point_.set_sharing(false);
             point_.set_ahead(nullptr);
             point_.restore(scope);
         };

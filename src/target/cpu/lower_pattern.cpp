@@ -133,12 +133,15 @@ std::optional<LExpr> Point::patterned(const math::Expr& x, int position) {
         size_t k = 0;
         for (size_t d = 0; d < shape.size(); ++d)
             if (parts[d] && !parts[d]->quotient) start = start + sym(s.strides[d]) * keys[g][k++];
-        LExpr guard = width > wanted && width > 1 ? loop::first_lanes(b_.i64(wanted), width) : LExpr{};
+        // A worker's own memory may be read a vector beyond its end: what those lanes get is not used.
+        const bool beyond = b_.program().buffer(s.buffer).space == loop::Space::Scratch && x.outside == Outside::Error &&
+                            (!inner || inner->of(0) >= 0);
+        LExpr guard = width > wanted && width > 1 && !beyond ? loop::first_lanes(b_.i64(wanted), width) : LExpr{};
         // Lanes past the end may have places past the end.
         const bool inside = !inner || (!mask_ && (x.outside == Outside::Error ||
                                                   (inner->of(0) >= 0 &&
                                                    (*inner_extent - Sym(1) - inner->highest).lower() >= 0)));
-        if (!inside && !interior_) {
+        if (!inside && !interior_ && !beyond) {
             const LExpr first = along + low;
             if (width == 1) return std::nullopt;
             guard = joint(guard, loop::first_lanes(sym(*inner_extent) - first, width));

@@ -401,14 +401,20 @@ LExpr Point::load(ExprId e, int position) {
         if (a.scalar_condition) condition = joint(condition, loop::broadcast(a.scalar_condition, lanes_));
         const LExpr guard = joint(condition, mask_);
         if (a.step == 1) {
-            if (!guard) prefetch(x, a.offset, position);
             v = b_.load(buffer, a.offset, lanes_, guard);
+            if (!guard && !shared_.count(v.id)) prefetch(x, a.offset, position);
         } else if (a.step && *a.step != 0)
             v = b_.load_strided(buffer, a.offset, *a.step, lanes_, guard);
         else
             v = b_.gather(buffer, a.offsets ? a.offsets : loop::broadcast(a.offset, lanes_), guard);
     }
-    v = widen(b_.let(t.name, v));
+    if (sharing_) {
+        const auto [known, fresh] = shared_.emplace(v.id, v);
+        if (fresh) known->second = b_.let(t.name, v);
+        v = widen(known->second);
+    } else {
+        v = widen(b_.let(t.name, v));
+    }
     if (condition && x.outside == Outside::Value) {
         const ExprId fill = x.args.back();
         const Expr& f = p_.expr(fill);

@@ -1,6 +1,7 @@
 // Lowering of L1 expressions to loop expressions at one point of a nest: at vector positions along one lane variable,
 // or scalar. Knows where tensors lie, which variables are bound, and what an access outside its tensor means.
 #pragma once
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -73,6 +74,12 @@ public:
         int64_t rows = 0;
     };
     void set_ahead(const Ahead* a) { ahead_ = a; }
+    // From here on, while this is on, the same elements are loaded once: where nothing between is a loop or a branch, or
+    // stores into what is read.
+    void set_sharing(bool on) {
+        sharing_ = on;
+        shared_.clear();
+    }
     // Element offset at which the equation's result for lane 0 of position 0 lies.
     loop::Expr place(const math::Equation& q);
     void store(const math::Equation& q, loop::Expr value, int position);
@@ -130,6 +137,8 @@ private:
     loop::Expr mask_;
     bool streaming_ = false, interior_ = false, whole_inside_ = false, aligned_ = false;
     const Ahead* ahead_ = nullptr;
+    bool sharing_ = false;
+    std::map<loop::ExprId, loop::Expr> shared_;  // loads by what they load
 };
 
 loop::Expr joint(loop::Expr a, loop::Expr b);  // and of conditions, either of which may be none
