@@ -4,17 +4,25 @@
     python bench/gradients.py [--threads N] [--rounds R] [--seconds S] [NAME...]
 
 Needs PyTorch (requirements-bench.txt). NAME is one of the cases below; all of them without a name. The gradient is what
-`opwright grad --save` prints of a declaration with these sizes: like PyTorch's, it is given what its forward pass saves.
-PyTorch's is torch.autograd.grad of the same operator, its forward pass not counted. `of floor` is the share that the
+`opwright grad --save` prints of a declaration whose window is a number, as a model's is, and whose other sizes are open: like PyTorch's, it is given what its forward pass saves.
+PyTorch's is torch.autograd.grad of the same operator, its forward pass not counted. glibc is told to keep freed memory:
+otherwise it may give every gradient back to the system, whose page faults then double PyTorch's time, or not, as the heap
+happens to lie (Opwright keeps its own). `of floor` is the share that the
 machine's own floor (bytes over copy bandwidth or operations over peak, measured on this machine) has in our time.
 """
 
 import argparse
 import json
+import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
+
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+if __name__ == "__main__" and not KEEP.keys() <= os.environ.keys():
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP})
 
 import torch
 
@@ -31,7 +39,7 @@ def case(header, call, parameters, function):
 
 def conv(kernel, stride=1):
     w = (64, 64, kernel, kernel)
-    return case("x[n, i, h, v], w[o, i, k, l]) -> y[n, o, p, q]", f"y = conv(x, w; stride = {stride}, pad_begin = {kernel // 2}, pad_end = {kernel // 2})",
+    return case(f"x[n, i, h, v], w[o, i, {kernel}, {kernel}]) -> y[n, o, p, q]", f"y = conv(x, w; stride = {stride}, pad_begin = {kernel // 2}, pad_end = {kernel // 2})",
                 {"x": IMAGE, "w": w}, lambda x, w: F.conv2d(x, w, stride=stride, padding=kernel // 2))
 
 
@@ -48,7 +56,7 @@ CASES = {
     "conv 1x1": conv(1),
     "conv 3x3": conv(3),
     "conv 3x3 stride 2": conv(3, 2),
-    "conv 3x3 depthwise": case("x[n, c, h, v], w[c, k, l]) -> y[n, c, p, q]", "y = conv_depthwise(x, w; pad_begin = 1, pad_end = 1)", {"x": IMAGE, "w": (64, 3, 3)},
+    "conv 3x3 depthwise": case("x[n, c, h, v], w[c, 3, 3]) -> y[n, c, p, q]", "y = conv_depthwise(x, w; pad_begin = 1, pad_end = 1)", {"x": IMAGE, "w": (64, 3, 3)},
                                lambda x, w: F.conv2d(x, w.unsqueeze(1), padding=1, groups=64)),
     "max pool 2x2": pool("max_pool", F.max_pool2d, 2, 2, 0),
     "max pool 3x3 stride 2": pool("max_pool", F.max_pool2d, 3, 2, 1),
