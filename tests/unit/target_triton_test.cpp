@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "derive/gradient.h"
 #include "lang/library.h"
 #include "math/inline.h"
 #include "math/unit_dims.h"
@@ -44,6 +46,22 @@ INSTANTIATE_TEST_SUITE_P(Library, TritonGolden,
                          testing::Values("arg_max", "conv", "gather", "gelu_tanh", "layer_norm", "matmul",
                                          "matmul_prelu", "max_pool", "scatter_elements", "sobel", "softmax"),
                          [](const auto& i) { return i.param; });
+
+// A tuple of one whose call is too long for a line: the gradient of max_pool has such a check.
+TEST(TritonTarget, BreaksTuplesOfOne) {
+    const auto g = derive::gradient(open_program("max_pool"), {}, {.save = true});
+    ASSERT_TRUE(g.ok()) << render(g.error());
+    const auto e = triton_target().emit(math::inline_temporaries(math::drop_unit_variables(g->program)).program, {});
+    ASSERT_TRUE(e.ok()) << e.error().message;
+    std::istringstream lines(e->files[0].text);
+    bool broken = false;
+    for (std::string line; std::getline(lines, line);) {
+        const size_t first = line.find_first_not_of(' ');
+        EXPECT_NE(first == std::string::npos ? "" : line.substr(first), ",") << e->files[0].text;
+        broken |= line.find_first_not_of(' ') == line.find("max_pool_gradient(") && line.ends_with("(");
+    }
+    EXPECT_TRUE(broken) << e->files[0].text;
+}
 
 // Where two axes of a row are held, the bound on a block's size must not cut the second.
 TEST(TritonTarget, HoldsWholeAxesWhole) {

@@ -80,6 +80,7 @@ private:
             size_t begin = 0;
             for (size_t i = 0; i <= commas.size(); ++i) {
                 const size_t stop = i < commas.size() ? commas[i] : s.size();
+                if (begin == stop) break;  // behind the comma of a tuple of one: each element has its own by now
                 element(std::string(s.substr(begin, stop - begin)), indent);
                 begin = std::min(stop + 2, s.size());
             }
