@@ -33,7 +33,10 @@ void SumAccumulator::add_wild(Bounded x) {
 }
 void SumAccumulator::merge(const SumAccumulator& o) {
     const double abs = abs_ + o.abs_, fall = fall_ + o.fall_, rise = rise_ + o.rise_;
+    const double large = large_ + o.large_, large_abs = large_abs_ + o.large_abs_;
     add({o.s_, o.err_});
+    large_ = large;
+    large_abs_ = large_abs;
     c_ += o.c_;
     abs_ = abs;
     fall_ = fall;
@@ -63,6 +66,12 @@ Bounded SumAccumulator::result(double n, const Rounding& c) const {
     if (n > 0 && sum == 0)
         e += c.tiny;  // the sign of a zero sum depends on the order, and on starting from 0 or a term
     if (!up && !down) return {sum, e};
+    if (!std::isfinite(sum)) {
+        // The reference's own sum overflowed. Every order does only where the sum is beyond the range for sure.
+        const double slack = (allowed_steps(n) * c.unit + 4 * c.reference) * large_abs_ + (n * kLarge + err_) * kShrink;
+        if ((up && down) || !(std::fabs(large_) - slack > c.highest * kShrink)) return {sum, kInf};
+        return {std::copysign(kInf, large_), 0};
+    }
     // Some orders overflow on the way; all do, to one infinity, where the sum itself is beyond the range.
     if ((up && down) || std::fabs(sum) - e < c.overflow) return {sum, kInf};
     return {std::copysign(kInf, sum), 0};

@@ -24,6 +24,10 @@ public:
         fall_ += low < 0 ? low : 0;
         rise_ += high > 0 ? high : 0;
         whole_ &= (x.v + 0x1.8p52) - 0x1.8p52 == x.v;
+        if (std::fabs(x.v) >= kLarge) [[unlikely]] {
+            large_ += x.v * kShrink;
+            large_abs_ += std::fabs(x.v) * kShrink;
+        }
     }
     // A term that may or may not count, at most so large: where it does, it is rounded like the others.
     void add_doubtful(double reach) {
@@ -37,6 +41,9 @@ public:
     double terms() const { return abs_; }
 
 private:
+    // Of f64 sums near the end of the range, where s_ itself may overflow on the way: the large terms, made smaller.
+    static constexpr double kLarge = 0x1p1000, kShrink = 0x1p-64;
+    double large_ = 0, large_abs_ = 0;
     double s_ = 0, c_ = 0, abs_ = 0, err_ = 0;
     double fall_ = 0, rise_ = 0;  // the terms below and above zero at their furthest: no exact partial sum leaves these
     bool whole_ = true;           // every term is an integer

@@ -405,6 +405,27 @@ TEST(DeriveReference, RefusesWrongTypesAndTooMuchWork) {
         "the reference of operator copy would need 2e+08 operations at these sizes, more than the limit of 1e+06");
 }
 
+// Near the end of the range of f64 the reference's own sum overflows in orders in which a kernel's need not.
+TEST(DeriveReference, SumsOfF64ThatMayOverflowHaveNoBound) {
+    Build b("sum64");
+    const Sym n = sym("n");
+    const auto x = b.in("x", DType::F64, {n}), y = b.out("y", DType::F64, {});
+    const auto v = b.var("n", n);
+    b.set(y, {}, b.sum({v}, b.load(x, {v}), DType::F64));
+    b.done();
+    const auto sum = [&](std::initializer_list<double> values) {
+        const auto r = run(b.p, {tensor(DType::F64, {static_cast<int64_t>(values.size())}, values)});
+        return std::pair{r[0].value.get(0), r[0].bound.get(0)};
+    };
+    const double inf = INFINITY;
+    EXPECT_EQ(sum({1.7e308, 1.7e308}), std::pair(inf, 0.0));
+    EXPECT_EQ(sum({-1.7e308, -1.7e308, -1}), std::pair(-inf, 0.0));
+    EXPECT_EQ(sum({highest(DType::F64), 0x1p970}).second, inf);  // rounds to infinity, by the least of all
+    EXPECT_EQ(sum({1.7e308, 1.7e308, -1.7e308}).second, inf);    // finite in another order
+    EXPECT_EQ(sum({1.7e308, 1e290}).second, sum({1e290, 1.7e308}).second);
+    EXPECT_LT(sum({1e308, 1e307}).second, 1e293);
+}
+
 TEST(DeriveReference, SubnormalFactorsMayBeFlushedOnRequest) {
     Build b("dot");
     const Sym n = sym("n");
