@@ -23,7 +23,8 @@ struct Sharding {
 // One for each axis that can be sharded. An axis is a set of dims that run together: it can be sharded if every access
 // uses its index plainly (not as part of a sum, twice, or as a number), no scan and no position (argmax) goes over it,
 // and what is reduced over it is delivered as it is, as partial results. All its dims must be of one extent, and all dims
-// of that extent belong to it: each part is a call of the same operator.
+// of that extent belong to it: each part is a call of the same operator (where the extent is a number, of one with
+// another number).
 std::vector<Sharding> shardings(const math::Program& p);
 // "m: x[0], w whole -> y[0]", one line each.
 std::string print_shardings(const math::Program& p);

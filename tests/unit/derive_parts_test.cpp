@@ -67,9 +67,13 @@ void combine(const math::Program& program, const std::vector<Tensor>& in) {
     ASSERT_TRUE(whole.ok()) << render(whole.error());
     for (const derive::Sharding& s : derive::shardings(program)) {
         int64_t n = -1;
+        bool number = false;  // a part has another: it is no call of this program
         for (size_t i = 0; i < in.size(); ++i)
-            if (s.inputs[i].kind == Placement::Kind::Sharded) n = in[i].shape()[s.inputs[i].dim];
-        if (n < 2) continue;
+            if (s.inputs[i].kind == Placement::Kind::Sharded) {
+                n = in[i].shape()[s.inputs[i].dim];
+                number |= program.tensors[program.inputs[i]].shape[s.inputs[i].dim].is_const();
+            }
+        if (n < 2 || number) continue;
         const int64_t cut = (n + 2) / 3;
         std::vector<std::vector<derive::ReferenceOutput>> parts;
         for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, cut}, {cut, n}}) {
