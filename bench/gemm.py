@@ -4,9 +4,10 @@
     .venv/bin/python bench/gemm.py [--dtype f32|bf16|int8] [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
 
 SIZE is N or MxNxK; without one, squares from 64 to 2048 and skinny shapes. Needs torch: scripts/setup.sh --bench. Candidates
-take turns, on several threads of some milliseconds each; each figure is that of the least of many runs, with the median beside it. Opwright is called through its C
-interface from Python, some microseconds, and makes its result anew each time; bench_kernels measures without. bf16 products are bf16 matrices, added up in f32, against torch.mm; int8 ones i8
-matrices whose product is i32, against torch._int_mm. The peak of fused multiply-adds in f32 is measured in the same run.
+take turns, on several threads of some milliseconds each; each figure is that of the least of many runs, with the median
+beside it. Opwright is called through its C interface from Python, some microseconds, and makes its result anew each time;
+bench_kernels measures without. bf16 products are bf16 matrices, added up in f32, against torch.mm; int8 ones i8 matrices
+whose product is i32, against torch._int_mm. The peak of fused multiply-adds in f32 is measured in the same run.
 --processor-time takes the calling thread's time in place of the clock's, for one thread on a busy machine. Values are seeded
 random numbers.
 """

@@ -201,6 +201,10 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
             r.schedule = k->at(t.symbols).schedule_summary();
             if (const std::string tuned = k->tuned(t.symbols); !tuned.empty()) r.schedule += "; " + tuned;
             r.evidence.stages = k->stages(t.symbols);
+            // Dot products of two or four narrow factors start as often as multiply-adds of f32 do.
+            for (const auto& s : r.evidence.stages)
+                if (s.tile && s.tile->parts > 1 && r.peak == machine.flops_f32) r.peak *= s.tile->parts;
+            if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
             r.evidence.loops = k->loops(t.symbols);
         }
         if (!machine.device) {  // what is one task is not handed to other threads

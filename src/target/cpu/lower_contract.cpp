@@ -88,6 +88,7 @@ public:
         const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = ceil_div(columns_, nt_);
         stage.tasks = select(skip_, 0, batches * m_tiles * n_tiles);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
+        stage.contraction->parts = static_cast<int>(parts_);
         Sym& packed = stage.contraction->packed;
         if (a_.shared)
             packed = extent(a_.batch) * rows_ * depth_;

@@ -51,6 +51,7 @@ std::vector<StageFacts> stage_facts(const Lowered& l, const SymValues& sizes) {
         if (const auto& c = s.contraction; c && f.tasks > 0) {
             RegisterTile t{static_cast<int>(c->rows), static_cast<int>(c->columns), value(c->m), value(c->n), value(c->k),
                            value(c->batch)};
+            t.parts = c->parts;
             const int64_t rest = t.m % c->rows;
             const auto smaller = std::find_if(c->smaller.begin(), c->smaller.end(), [&](int64_t n) { return n >= rest; });
             const int64_t rows = t.m - rest + (rest == 0 ? 0 : smaller == c->smaller.end() ? c->rows : *smaller);
