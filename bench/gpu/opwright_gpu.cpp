@@ -1,6 +1,6 @@
 // Checks and measures the CUDA target on a GPU, without the CPU target (and so without LLVM): one small program to
 // carry to a machine that has a GPU.
-//   opwright_gpu verify OUT.json [--shard I/N] [OPERATOR...]   operators of the library against the fp64 reference
+//   opwright_gpu verify OUT.json [--shard I/N] [OPERATOR|FILE.op...]   operators against the fp64 reference
 //   opwright_gpu shapes OUT.json [--random] [OPERATOR...]      kernels for sizes beyond those of the library's examples
 //   opwright_gpu bench OUT.json [CASE...]                      times of single kernels, cold in the L2 cache
 //   opwright_gpu gemm OUT.json [CASE...]                       matrix products with every shape of tiles
@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lang/ast.h"
 #include "lang/library.h"
 #include "math/inline.h"
 #include "math/unit_dims.h"
@@ -38,23 +40,40 @@ T must(Result<T> r) {
 }
 
 int verify_library(const std::string& out, int shard, int shards, std::vector<std::string> names) {
-    const auto& library = lang::Library::standard();
-    if (names.empty()) names = library.names();
+    struct Subject {
+        const lang::Library& library;
+        std::string name;
+    };
+    std::vector<Subject> subjects;
+    std::deque<lang::Library> of_files;
+    if (names.empty()) names = lang::Library::standard().names();
+    for (const std::string& n : names) {
+        if (!n.ends_with(".op")) {
+            subjects.push_back({lang::Library::standard(), n});
+            continue;
+        }
+        std::ifstream in(n);
+        const std::string text{std::istreambuf_iterator<char>(in), {}};
+        lang::Library& l = of_files.emplace_back();
+        if (const Status s = l.add(std::make_shared<const Source>(Source{n, text})); !s.ok()) stop(s.error());
+        for (const lang::OpDecl* d : l.declarations_of(n)) subjects.push_back({l, d->name});
+    }
     if (const std::string why = cuda_target().cannot_run(); !why.empty()) stop(Diagnostic("not run: " + why));
     verify::OperatorOptions o;
     o.check.sizes.count = 8;
     o.check.sizes.max_work = 1 << 15;
     json list = json::array();
     int failed = 0;
-    for (size_t i = 0; i < names.size(); ++i) {
+    for (size_t i = 0; i < subjects.size(); ++i) {
         if (static_cast<int>(i) % shards != shard) continue;
+        const auto& [library, name] = subjects[i];
         const auto start = std::chrono::steady_clock::now();
-        const verify::Report r = verify::check_operator(library, names[i], verify::source_target(cuda_target()), o);
+        const verify::Report r = verify::check_operator(library, name, verify::source_target(cuda_target()), o);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         failed += !r.passed();
         json verdicts = json::object();
         for (const auto& [v, n] : r.verdicts) verdicts[std::string(verify::name(v))] = n;
-        json one{{"name", names[i]},         {"passed", r.passed()}, {"cases", r.cases},
+        json one{{"name", name},             {"passed", r.passed()}, {"cases", r.cases},
                  {"failed", r.failed},       {"types", r.types},     {"verdicts", verdicts},
                  {"max_share", r.max_share}, {"seconds", seconds},   {"text", r.str()}};
         json messages = json::array();
@@ -370,7 +389,8 @@ int shapes(const std::string& out, std::vector<std::string> wanted) {
         if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), op) == wanted.end()) continue;
         const bool rows =
             std::string_view(op) == "soft" || std::string_view(op) == "layer" || std::string_view(op) == "rms";
-        for (DType t : {DType::F32, DType::BF16, rows ? DType::F16 : DType::F64}) {
+        for (DType t : {DType::F32, DType::BF16, DType::F64, DType::F16}) {
+            if (t == DType::F16 && !rows) continue;
             const math::Program p = declared(op, t);
             const verify::Compiled run = on_device(p, {.split_from = rows ? int64_t{1} << 20 : 256}, device, *stream);
             for (const math::SymValues& s : sizes)
