@@ -372,6 +372,7 @@ Piece Expressions::load(ExprId e, const Axes& order, const std::string& name, co
         if (!fill.empty() && !patch) text += ", other=" + fill;
     }
     if (!o.eviction.empty()) text += ", eviction_policy=\"" + o.eviction + "\"";
+    if (o.past_l1) text += ", cache_modifier=\".cg\"";
     text += ")";
     const bool half = x.dtype == DType::F16 || x.dtype == DType::BF16;
     if (half && !o.raw) text += ".to(tl.float32)";

@@ -44,6 +44,7 @@ struct LoadOptions {
     std::string other = {};     // what lanes outside the block hold
     bool raw = false;           // not converted to the compute type
     std::string eviction = {};  // "evict_last": it is read again
+    bool past_l1 = false;       // where there is no such policy
 };
 
 class Expressions {

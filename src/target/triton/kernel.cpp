@@ -198,8 +198,13 @@ void KernelPrinter::define(const Stmt& s) {
             o.other = identity_text(*op, x.dtype);
             filled_.insert(s.dst);
         }
-        if (walk_)
-            if (const auto e = eviction_[walk_].find(b.value); e != eviction_[walk_].end()) o.eviction = e->second;
+        if (walk_) {
+            const auto e = eviction_[walk_].find(b.value);
+            if (e != eviction_[walk_].end())
+                o.eviction = e->second;
+            else  // by measurement: what one walk alone reads leaves that cache to the row
+                o.past_l1 = std::any_of(eviction_.begin(), eviction_.end(), [](auto& x) { return !x.second.empty(); });
+        }
         pieces_[s.dst] = expressions_.load(b.value, order, buffer_name(s.dst), o);
     } else {
         const Piece* known = find(b.value);

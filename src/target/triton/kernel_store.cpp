@@ -23,14 +23,14 @@ void KernelPrinter::store(const Stmt& s) {
 
 void KernelPrinter::write(const Equation& q, const Piece& value, Outside outside) {
     const auto at = expressions_.place(q.lhs, q.at, outside, order_, value.axes);
-    // Results of a row that is walked several times leave the cache first: the row is to stay there.
+    // Results of a row that is walked several times are streamed past the caches: the row is to stay there.
     const bool row = std::any_of(value.axes.begin(), value.axes.end(), [&](VarId a) {
         return std::find(form_.grid.begin(), form_.grid.end(), a) == form_.grid.end();
     });
     const bool walk = row && !eviction_.empty();
     body_.line(fmt::format("tl.store({}, {}{}{})", at.pointer, expressions_.over(value, at.axes),
                            at.mask ? ", mask=" + expressions_.over(*at.mask, at.axes) : "",
-                           walk ? ", eviction_policy=\"evict_first\"" : ""));
+                           walk ? ", cache_modifier=\".cs\"" : ""));
 }
 
 void KernelPrinter::update(const Stmt& s) {

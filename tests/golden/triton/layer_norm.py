@@ -151,16 +151,16 @@ def layer_norm_steps_kernel(
     scale = tl.load(scale_ptr + r0_held)
     bias = tl.load(bias_ptr + r0_held)
     y = t * inv_std * scale + bias
-    tl.store(y_ptr + a0 * R0 + r0_held, y, eviction_policy="evict_first")
+    tl.store(y_ptr + a0 * R0 + r0_held, y, cache_modifier=".cs")
     end = (tl.cdiv(R0_REST, BLOCK_R0) - 1) * BLOCK_R0
     for start in range(0, R0_REST, BLOCK_R0):
         r0 = (end - start + tl.arange(0, BLOCK_R0)).to(INDEX)
         mask = r0 < R0_REST
         x_1 = tl.load(x_ptr + a0 * R0 + (r0 + 32768), mask=mask, eviction_policy="evict_first")
-        scale_1 = tl.load(scale_ptr + r0 + 32768, mask=mask)
-        bias_1 = tl.load(bias_ptr + r0 + 32768, mask=mask)
+        scale_1 = tl.load(scale_ptr + r0 + 32768, mask=mask, cache_modifier=".cg")
+        bias_1 = tl.load(bias_ptr + r0 + 32768, mask=mask, cache_modifier=".cg")
         y_1 = (x_1 - centre) * inv_std * scale_1 + bias_1
-        tl.store(y_ptr + a0 * R0 + (r0 + 32768), y_1, mask=mask, eviction_policy="evict_first")
+        tl.store(y_ptr + a0 * R0 + (r0 + 32768), y_1, mask=mask, cache_modifier=".cs")
 
 
 def layer_norm(x, scale, bias):

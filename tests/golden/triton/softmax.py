@@ -156,9 +156,7 @@ def softmax_steps_kernel(
             x_ptr + o0[:, None] * R0 + r0[None, :], mask=mask, eviction_policy="evict_first"
         )
         y = _share(_exp(x - m[:, None]), s[:, None])
-        tl.store(
-            y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask, eviction_policy="evict_first"
-        )
+        tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask, cache_modifier=".cs")
 
 
 def softmax(x):
