@@ -1,5 +1,7 @@
 #include "target/cuda/functions.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <stdexcept>
 
@@ -22,6 +24,9 @@ Operand cast_to(std::string_view type, const Operand& a) {
     return {fmt::format("({}){}", type, a.at(L::Unary)), L::Unary};
 }
 int bits(DType t) { return static_cast<int>(size_of(t)) * 8; }
+bool is_name(const std::string& s) {
+    return std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
 
 // + - * of integers, wrapping: narrow types widen to int by themselves, 32 and 64 bits go through unsigned.
 Operand wrapping(const char* op, const Operand& a, const Operand& b, DType t) {
@@ -160,6 +165,9 @@ Operand convert(const Operand& a, DType from, DType to, Helpers& h) {
     if (from == to) return a;
     if (to == DType::Bool) return {fmt::format("{} != 0", a.at(L::Relation)), L::Equality};
     if (is_float(to)) {
+        constexpr std::string_view kWide = "(long long)";  // of a position or size, which has the same value without
+        if (from == DType::I64 && a.text.starts_with(kWide) && is_name(a.text.substr(kWide.size())))
+            return convert({a.text.substr(kWide.size())}, DType::I32, to, h);
         Operand r = is_float(from) && compute_type(from) == compute_type(to) ? a : cast_to(c_type(to), a);
         // Between floats the rounding to a 16-bit type is left to the store (docs/numerics.md).
         if ((to == DType::F16 || to == DType::BF16) && !is_float(from)) r = from_memory(to_memory(r, to, h), to, h);

@@ -53,7 +53,7 @@ public:
         });
         Point::Accumulator a;
         a.type = type;
-        const std::string value = c_.names.fresh(arg ? "best" : std::string(math::name(x_.reduce)) + "_");
+        const std::string value = c_.names.fresh(accumulator_name(x_.reduce));
         const std::string best = arg ? c_.names.fresh("best_at") : "";
         c_.code.line("{} {}[VECTOR];", c_type(type), value);
         if (arg) c_.code.line("long long {}[VECTOR];", best);

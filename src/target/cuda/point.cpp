@@ -188,11 +188,27 @@ void Point::loops(const std::vector<VarId>& vars, const std::vector<ExprId>& roo
 
 // ---- reductions
 
+const char* accumulator_name(ReduceOp op) {
+    switch (op) {
+        case ReduceOp::Sum: return "total";
+        case ReduceOp::Prod: return "product";
+        case ReduceOp::Max: return "largest";
+        case ReduceOp::Min: return "smallest";
+        case ReduceOp::Any: return "found";
+        case ReduceOp::All: return "all";
+        case ReduceOp::ArgMax:
+        case ReduceOp::ArgMaxLast:
+        case ReduceOp::ArgMin:
+        case ReduceOp::ArgMinLast: return "best";
+    }
+    return "";
+}
+
 Point::Accumulator Point::declare(ExprId reduce) {
     const Expr& x = c_.p.expr(reduce);
     Accumulator a;
     a.type = compute_type(is_arg(x.reduce) ? c_.p.expr(x.args[0]).dtype : x.dtype);
-    a.value = c_.names.fresh(is_arg(x.reduce) ? "best" : std::string(math::name(x.reduce)) + "_");
+    a.value = c_.names.fresh(accumulator_name(x.reduce));
     c_.code.line("{} {} = {};", c_type(a.type), a.value, identity_text(x.reduce, a.type));
     if (is_arg(x.reduce)) {
         a.best = c_.names.fresh("best_at");

@@ -46,6 +46,9 @@ struct Place {
     std::string condition;
 };
 
+// What a variable is called that a reduction adds up in.
+const char* accumulator_name(math::ReduceOp op);
+
 class Point {
 public:
     explicit Point(Context& c) : c_(c) {}
