@@ -280,6 +280,7 @@ inline void __threadfence() {}
 
 // Clusters of blocks run on a GPU alone (bench/gpu/opwright_gpu.cpp, `shapes`): their kernels compile here.
 #define load_once load_pack
+#define store_once store_pack
 inline void meet_cluster() { cuda_emulation::stop("a cluster of blocks, which is not emulated"); }
 inline void give_to_block(int, long long*, long long) {}
 

@@ -80,13 +80,16 @@ TEST(Rows, StayOnTheChip) {
     EXPECT_EQ(soft(DType::BF16, 65536), "soft_kernel_shared THREADS=512 ITEMS=2 BLOCKS=2 SHARED=14");
     EXPECT_EQ(soft(DType::F32, 81920), "soft_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=12");
     EXPECT_EQ(soft(DType::F32, 81924), "soft_kernel_long THREADS=1024");
-    // Eight multiprocessors hold more, and each has its own columns' scale and bias in its L1 cache.
+    // Several multiprocessors hold more, and each has its own columns' scale and bias in its L1 cache.
     EXPECT_EQ(variant("soft", DType::F32, 65536, true), soft(DType::F32, 65536));
     EXPECT_EQ(variant("soft", DType::F32, 81924, true), "soft_kernel_cluster THREADS=512 ITEMS=8 BLOCKS=2 CLUSTER=8");
     EXPECT_EQ(variant("soft", DType::F32, 262144, true), "soft_kernel_cluster THREADS=1024 ITEMS=8 BLOCKS=1 CLUSTER=8");
     EXPECT_EQ(variant("soft", DType::F32, 262148, true), "soft_kernel_long THREADS=1024");
     EXPECT_EQ(variant("layer", DType::F32, 32768, true), "layer_kernel THREADS=1024 ITEMS=8 BLOCKS=1");
-    EXPECT_EQ(variant("layer", DType::F32, 65536, true), "layer_kernel_cluster THREADS=256 ITEMS=8 BLOCKS=3 CLUSTER=8");
+    EXPECT_EQ(variant("layer", DType::F32, 65536, true), "layer_kernel_cluster THREADS=1024 ITEMS=8 BLOCKS=1 CLUSTER=2");
+    EXPECT_EQ(variant("layer", DType::F32, 65540, true), "layer_kernel_cluster THREADS=512 ITEMS=8 BLOCKS=2 CLUSTER=8");
+    EXPECT_EQ(variant("layer", DType::BF16, 65536, true), "layer_kernel_cluster THREADS=512 ITEMS=8 BLOCKS=2 CLUSTER=2");
+    EXPECT_EQ(variant("layer", DType::BF16, 65536, false), "layer_kernel THREADS=1024 ITEMS=8 BLOCKS=1");
     EXPECT_EQ(variant("layer", DType::F32, 65536, false), "layer_kernel_shared THREADS=1024 ITEMS=8 BLOCKS=1 SHARED=8");
 }
 

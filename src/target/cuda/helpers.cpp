@@ -176,15 +176,31 @@ __device__ __forceinline__ T deviations_from(T sum, T squares, N n, T centre) {
     return n > 0 && squares != (T)__longlong_as_double(0x7ff0000000000000LL) ? squares + (T)n * (away * away) : squares;
 }
 )"},
-        {"load_once", {"Pack"}, true, R"(// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+        {"load_once", {"Pack"}, true, R"(// A pack that no one reads again: past the L1 cache, which has better use for its space.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_once(const T* p) {
-    Pack<T, N> r;
-    unsigned* const w = (unsigned*)&r;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "l"(p));
-    return r;
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        Pack<T, N> r;
+        unsigned* const w = (unsigned*)&r;
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "l"(p));
+        return r;
+    } else {
+        return load_pack<N>(p);
+    }
+}
+)"},
+        {"store_once", {"Pack"}, true, R"(// A pack that no one reads soon: it leaves the L2 cache first.
+template <int N, class T>
+__device__ __forceinline__ void store_once(T* p, const Pack<T, N>& v) {
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        const unsigned* const w = (const unsigned*)&v;
+        asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+    } else {
+        store_pack(p, v);
+    }
 }
 )"},
         {"Better", {}, false, R"(// Whether v at `at` is a better winner than the best so far: a NaN is beyond every number, of equals the first or the

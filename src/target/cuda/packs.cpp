@@ -111,11 +111,12 @@ std::string Packs::declare(Point& at, TensorId t) const {
     return name;
 }
 
-void Packs::store(Point& at, const Equation& q, const std::string& pack) const {
+void Packs::store(Point& at, const Equation& q, const std::string& pack, bool once) const {
     Context& c = at.context();
     c.touched[q.lhs] = c.written[q.lhs] = true;
     const Place place = at.place(q.lhs, q.at.data(), q.outside, "");
-    c.code.line("store_pack(&{}[{}], {});", c.pointers[q.lhs], place.offset, pack);
+    c.code.line("{}(&{}[{}], {});", once ? c.helpers.use("store_once") : "store_pack", c.pointers[q.lhs], place.offset,
+                pack);
 }
 
 }  // namespace opwright::target::cuda

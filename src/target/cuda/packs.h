@@ -33,7 +33,8 @@ public:
     // Element `v` of each pack becomes the value of its load.
     void take(Point& at, const std::vector<std::pair<math::ExprId, std::string>>& loaded, const std::string& v) const;
     std::string declare(Point& at, math::TensorId t) const;
-    void store(Point& at, const math::Equation& q, const std::string& pack) const;
+    // `once`: what is stored need not stay in the caches.
+    void store(Point& at, const math::Equation& q, const std::string& pack, bool once = false) const;
 
 private:
     void note(math::TensorId t);

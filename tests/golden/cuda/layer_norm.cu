@@ -173,15 +173,31 @@ __device__ __forceinline__ T deviations_from(T sum, T squares, N n, T centre) {
     return n > 0 && squares != (T)__longlong_as_double(0x7ff0000000000000LL) ? squares + (T)n * (away * away) : squares;
 }
 
-// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+// A pack that no one reads again: past the L1 cache, which has better use for its space.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_once(const T* p) {
-    Pack<T, N> r;
-    unsigned* const w = (unsigned*)&r;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "l"(p));
-    return r;
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        Pack<T, N> r;
+        unsigned* const w = (unsigned*)&r;
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "l"(p));
+        return r;
+    } else {
+        return load_pack<N>(p);
+    }
+}
+
+// A pack that no one reads soon: it leaves the L2 cache first.
+template <int N, class T>
+__device__ __forceinline__ void store_once(T* p, const Pack<T, N>& v) {
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        const unsigned* const w = (const unsigned*)&v;
+        asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+    } else {
+        store_pack(p, v);
+    }
 }
 
 // Starts a copy of 16 bytes to shared memory that passes by the registers; of them only the first `bytes` are read,
@@ -204,20 +220,20 @@ extern "C" __global__ void layer_norm_kernel_short(const bf16* __restrict__ x, c
          point < n_a0;
          point += (Index)gridDim.x * blockDim.x) {
         const Index a0 = point;
-        float sum_ = 0.0f;
+        float total = 0.0f;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = to_float(x[a0 * n_r0 + r0]);
-            sum_ += x_value;
+            total += x_value;
         }
-        const float centre_value = sum_ / (float)(long long)n_r0;
+        const float centre_value = total / (float)n_r0;
         centre[a0] = centre_value;
-        float sum_2 = 0.0f;
+        float total2 = 0.0f;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = to_float(x[a0 * n_r0 + r0]);
             const float t = x_value - centre_value;
-            sum_2 += t * t;
+            total2 += t * t;
         }
-        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
         inv_std[a0] = inv_std_value;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = to_float(x[a0 * n_r0 + r0]);
@@ -243,10 +259,10 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
             if (r0 < n_r0) {
-                x_row[i] = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+                x_row[i] = load_once<VECTOR>(&x[a0 * n_r0 + r0]);
             }
         }
-        float sum_ = 0.0f;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -254,16 +270,16 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_row[i].at[v]);
-                    sum_ += x_value;
+                    total += x_value;
                 }
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float centre_value = sum_ / (float)(long long)n_r0;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float centre_value = total / (float)n_r0;
         if (lane == 0) {
             centre[a0] = centre_value;
         }
-        float sum_2 = 0.0f;
+        float total2 = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -272,12 +288,12 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_row[i].at[v]);
                     const float t = x_value - centre_value;
-                    sum_2 += t * t;
+                    total2 += t * t;
                 }
             }
         }
-        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
-        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
         if (lane == 0) {
             inv_std[a0] = inv_std_value;
         }
@@ -296,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                     const float t = x_value - centre_value;
                     y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
                 }
-                store_pack(&y[a0 * n_r0 + r0], y_pack);
+                store_once(&y[a0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -325,12 +341,12 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
             if (r0 < n_r0) {
-                x_row[i] = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
+                x_row[i] = load_once<VECTOR>(&x[a0 * n_r0 + r0]);
             }
         }
         commit_copies();
         wait_copies<0>();  // each thread reads what it has copied itself: no barrier
-        float sum_ = 0.0f;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -339,16 +355,16 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_pack.at[v]);
-                    sum_ += x_value;
+                    total += x_value;
                 }
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float centre_value = sum_ / (float)(long long)n_r0;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float centre_value = total / (float)n_r0;
         if (lane == 0) {
             centre[a0] = centre_value;
         }
-        float sum_2 = 0.0f;
+        float total2 = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -358,12 +374,12 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_pack.at[v]);
                     const float t = x_value - centre_value;
-                    sum_2 += t * t;
+                    total2 += t * t;
                 }
             }
         }
-        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
-        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
         if (lane == 0) {
             inv_std[a0] = inv_std_value;
         }
@@ -383,7 +399,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
                     const float t = x_value - centre_value;
                     y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
                 }
-                store_pack(&y[a0 * n_r0 + r0], y_pack);
+                store_once(&y[a0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -411,7 +427,7 @@ extern "C" __global__ void IN_CLUSTERS
                 x_row[i] = load_once<VECTOR>(&x[a0 * n_r0 + r0]);
             }
         }
-        float sum_ = 0.0f;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
@@ -419,14 +435,14 @@ extern "C" __global__ void IN_CLUSTERS
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_row[i].at[v]);
-                    sum_ += x_value;
+                    total += x_value;
                 }
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
         // Of this block's part of the row; then of the row, by one exchange.
-        const float part_mean = sum_ / (float)part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, blockIdx.x % CLUSTER);
-        float sum_2 = 0.0f;
+        const float part_mean = total / (float)part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, blockIdx.x % CLUSTER);
+        float total2 = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
@@ -435,18 +451,18 @@ extern "C" __global__ void IN_CLUSTERS
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = to_float(x_row[i].at[v]);
                     const float t = x_value - part_mean;
-                    sum_2 += t * t;
+                    total2 += t * t;
                 }
             }
         }
-        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
+        total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
         const ClusterSlots& slots_of_row = slots[turn];
-        exchange<CLUSTER>(slots[turn], sum_, sum_2);
+        exchange<CLUSTER>(slots[turn], total, total2);
         turn ^= 1;
-        sum_ = 0;
+        total = 0;
         #pragma unroll
-        for (int block = 0; block < CLUSTER; ++block) sum_ += slots_of_row.first<float>(block);
-        const float centre_value = sum_ / (float)(long long)n_r0;
+        for (int block = 0; block < CLUSTER; ++block) total += slots_of_row.first<float>(block);
+        const float centre_value = total / (float)n_r0;
         if (lane == 0) {
             centre[a0] = centre_value;
         }
@@ -456,7 +472,7 @@ extern "C" __global__ void IN_CLUSTERS
             squares += deviations_from(slots_of_row.first<float>(block), slots_of_row.second<float>(block),
                 part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, block), centre_value);
         }
-        const float inv_std_value = 1.0f / sqrtf(squares / (float)(long long)n_r0 + 1e-05f);
+        const float inv_std_value = 1.0f / sqrtf(squares / (float)n_r0 + 1e-05f);
         if (lane == 0) {
             inv_std[a0] = inv_std_value;
         }
@@ -475,7 +491,7 @@ extern "C" __global__ void IN_CLUSTERS
                     const float t = x_value - centre_value;
                     y_pack.at[v] = to_bf16(t * inv_std_value * scale_value + bias_value);
                 }
-                store_pack(&y[a0 * n_r0 + r0], y_pack);
+                store_once(&y[a0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -491,22 +507,22 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kerne
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
         const Index a0 = row;
-        float sum_ = 0.0f;
+        float total = 0.0f;
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
             const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
             #pragma unroll
             for (int v = 0; v < VECTOR; ++v) {
                 const float x_value = to_float(x_pack.at[v]);
-                sum_ += x_value;
+                total += x_value;
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float centre_value = sum_ / (float)(long long)n_r0;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float centre_value = total / (float)n_r0;
         if (lane == 0) {
             centre[a0] = centre_value;
         }
-        float sum_2 = 0.0f;
+        float total2 = 0.0f;
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
             const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);
@@ -514,11 +530,11 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kerne
             for (int v = 0; v < VECTOR; ++v) {
                 const float x_value = to_float(x_pack.at[v]);
                 const float t = x_value - centre_value;
-                sum_2 += t * t;
+                total2 += t * t;
             }
         }
-        sum_2 = fold<THREADS>(sum_2, partial, [](float a, float b) { return a + b; });
-        const float inv_std_value = 1.0f / sqrtf(sum_2 / (float)(long long)n_r0 + 1e-05f);
+        total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
+        const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
         if (lane == 0) {
             inv_std[a0] = inv_std_value;
         }

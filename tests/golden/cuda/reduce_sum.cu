@@ -80,12 +80,12 @@ extern "C" __global__ void reduce_sum_kernel(const float* __restrict__ x, float*
          point += (Index)gridDim.x * blockDim.x) {
         const Index o1 = point % n_o1;
         const Index o0 = point / n_o1;
-        float sum_ = 0.0f;
+        float total = 0.0f;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = x[(o0 * n_r0 + r0) * n_o1 + o1];
-            sum_ += x_value;
+            total += x_value;
         }
-        y[o0 * n_o1 + o1] = sum_;
+        y[o0 * n_o1 + o1] = total;
     }
 }
 
@@ -102,9 +102,9 @@ extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(co
     for (Index task = blockIdx.x; task < tiles * slices; task += gridDim.x) {
         const Index tile = task % tiles, slice = task / tiles;  // neighbours read neighbouring columns
         const Index first = slice * each, last = terms - first < each ? terms : first + each;
-        float sum_[VECTOR];
+        float total[VECTOR];
         #pragma unroll
-        for (int v = 0; v < VECTOR; ++v) sum_[v] = 0.0f;
+        for (int v = 0; v < VECTOR; ++v) total[v] = 0.0f;
         const Index column = tile * kColumns + lane * VECTOR;
         if (column < columns) {
             const Index o1 = column / VECTOR % (n_o1 / VECTOR) * VECTOR;
@@ -116,13 +116,13 @@ extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(co
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_pack.at[v];
-                    sum_[v] += x_value;
+                    total[v] += x_value;
                 }
             }
         }
         __syncthreads();  // readers of the last slice are done
         #pragma unroll
-        for (int v = 0; v < VECTOR; ++v) of_line[line][lane * VECTOR + v] = sum_[v];
+        for (int v = 0; v < VECTOR; ++v) of_line[line][lane * VECTOR + v] = total[v];
         __syncthreads();
         for (int inside = threadIdx.x; inside < kColumns && tile * kColumns + inside < columns; inside += 256) {
             const Index result = tile * kColumns + inside;
@@ -145,12 +145,12 @@ extern "C" __global__ void reduce_sum_y_kernel_short(float* __restrict__ y, cons
          point += (Index)gridDim.x * blockDim.x) {
         const Index o1 = point % n_o1;
         const Index o0 = point / n_o1;
-        float sum_ = 0.0f;
+        float total = 0.0f;
         for (Index slice = 0; slice < slices; ++slice) {
             const float y_partial_value = y_partial[(o0 * n_o1 + o1) * slices + slice];
-            sum_ += y_partial_value;
+            total += y_partial_value;
         }
-        y[o0 * n_o1 + o1] = sum_;
+        y[o0 * n_o1 + o1] = total;
     }
 }
 
@@ -164,15 +164,15 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) reduce_sum_y_ker
          row += (Index)gridDim.x * ROWS) {
         const Index o1 = row % n_o1;
         const Index o0 = row / n_o1;
-        float sum_ = 0.0f;
+        float total = 0.0f;
         #pragma unroll 4
         for (Index slice = lane; slice < slices; slice += THREADS) {
             const float y_partial_value = y_partial[(o0 * n_o1 + o1) * slices + slice];
-            sum_ += y_partial_value;
+            total += y_partial_value;
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
         if (lane == 0) {
-            y[o0 * n_o1 + o1] = sum_;
+            y[o0 * n_o1 + o1] = total;
         }
     }
 }

@@ -145,15 +145,31 @@ __device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slo
     return v;
 }
 
-// 16 bytes that no one reads again: past the L1 cache, which has better use for its space.
+// A pack that no one reads again: past the L1 cache, which has better use for its space.
 template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_once(const T* p) {
-    Pack<T, N> r;
-    unsigned* const w = (unsigned*)&r;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "l"(p));
-    return r;
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        Pack<T, N> r;
+        unsigned* const w = (unsigned*)&r;
+        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "l"(p));
+        return r;
+    } else {
+        return load_pack<N>(p);
+    }
+}
+
+// A pack that no one reads soon: it leaves the L2 cache first.
+template <int N, class T>
+__device__ __forceinline__ void store_once(T* p, const Pack<T, N>& v) {
+    if constexpr (sizeof(Pack<T, N>) == 16) {
+        const unsigned* const w = (const unsigned*)&v;
+        asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+    } else {
+        store_pack(p, v);
+    }
 }
 
 // The larger of two floats: a NaN where one is, and +0 above -0.
@@ -206,18 +222,18 @@ extern "C" __global__ void softmax_kernel_short(const float* __restrict__ x, flo
          point < n_o0;
          point += (Index)gridDim.x * blockDim.x) {
         const Index o0 = point;
-        float max_ = -__int_as_float(0x7f800000);
+        float largest = -__int_as_float(0x7f800000);
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = x[o0 * n_r0 + r0];
-            max_ = max_float(max_, x_value);
+            largest = max_float(largest, x_value);
         }
-        const float m = max_;
-        float sum_ = 0.0f;
+        const float m = largest;
+        float total = 0.0f;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = x[o0 * n_r0 + r0];
-            sum_ += expf(x_value - m);
+            total += expf(x_value - m);
         }
-        const float s = sum_;
+        const float s = total;
         for (Index r0 = 0; r0 < n_r0; ++r0) {
             const float x_value = x[o0 * n_r0 + r0];
             const float t = expf(x_value - m);
@@ -238,10 +254,10 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
             if (r0 < n_r0) {
-                x_row[i] = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+                x_row[i] = load_once<VECTOR>(&x[o0 * n_r0 + r0]);
             }
         }
-        float max_ = -__int_as_float(0x7f800000);
+        float largest = -__int_as_float(0x7f800000);
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -249,13 +265,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_row[i].at[v];
-                    max_ = max_float(max_, x_value);
+                    largest = max_float(largest, x_value);
                 }
             }
         }
-        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
-        const float m = max_;
-        float sum_ = 0.0f;
+        largest = fold<THREADS>(largest, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = largest;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -265,13 +281,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_row[i].at[v];
                     kept.at[v] = expf(x_value - m);
-                    sum_ += kept.at[v];
+                    total += kept.at[v];
                 }
                 x_row[i] = kept;
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float s = sum_;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float s = total;
         const Divisor by = divisor(s);
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
@@ -282,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 for (int v = 0; v < VECTOR; ++v) {
                     y_pack.at[v] = divide_by(x_row[i].at[v], by);
                 }
-                store_pack(&y[o0 * n_r0 + r0], y_pack);
+                store_once(&y[o0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -309,12 +325,12 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
             if (r0 < n_r0) {
-                x_row[i] = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
+                x_row[i] = load_once<VECTOR>(&x[o0 * n_r0 + r0]);
             }
         }
         commit_copies();
         wait_copies<0>();  // each thread reads what it has copied itself: no barrier
-        float max_ = -__int_as_float(0x7f800000);
+        float largest = -__int_as_float(0x7f800000);
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -323,13 +339,13 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_pack.at[v];
-                    max_ = max_float(max_, x_value);
+                    largest = max_float(largest, x_value);
                 }
             }
         }
-        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
-        const float m = max_;
-        float sum_ = 0.0f;
+        largest = fold<THREADS>(largest, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = largest;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -340,14 +356,14 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_pack.at[v];
                     kept.at[v] = expf(x_value - m);
-                    sum_ += kept.at[v];
+                    total += kept.at[v];
                 }
                 if (i < ITEMS) x_row[i] = kept;
                 else x_rest[(i - ITEMS) * THREADS] = kept;
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float s = sum_;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float s = total;
         const Divisor by = divisor(s);
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
@@ -359,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
                 for (int v = 0; v < VECTOR; ++v) {
                     y_pack.at[v] = divide_by(kept.at[v], by);
                 }
-                store_pack(&y[o0 * n_r0 + r0], y_pack);
+                store_once(&y[o0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -385,7 +401,7 @@ extern "C" __global__ void IN_CLUSTERS
                 x_row[i] = load_once<VECTOR>(&x[o0 * n_r0 + r0]);
             }
         }
-        float max_ = -__int_as_float(0x7f800000);
+        float largest = -__int_as_float(0x7f800000);
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
@@ -393,13 +409,13 @@ extern "C" __global__ void IN_CLUSTERS
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_row[i].at[v];
-                    max_ = max_float(max_, x_value);
+                    largest = max_float(largest, x_value);
                 }
             }
         }
-        max_ = fold_cluster<THREADS, CLUSTER>(max_, partial, slots, turn, [](float a, float b) { return max_float(a, b); });
-        const float m = max_;
-        float sum_ = 0.0f;
+        largest = fold_cluster<THREADS, CLUSTER>(largest, partial, slots, turn, [](float a, float b) { return max_float(a, b); });
+        const float m = largest;
+        float total = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
@@ -409,13 +425,13 @@ extern "C" __global__ void IN_CLUSTERS
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_row[i].at[v];
                     kept.at[v] = expf(x_value - m);
-                    sum_ += kept.at[v];
+                    total += kept.at[v];
                 }
                 x_row[i] = kept;
             }
         }
-        sum_ = fold_cluster<THREADS, CLUSTER>(sum_, partial, slots, turn, [](float a, float b) { return a + b; });
-        const float s = sum_;
+        total = fold_cluster<THREADS, CLUSTER>(total, partial, slots, turn, [](float a, float b) { return a + b; });
+        const float s = total;
         const Divisor by = divisor(s);
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
@@ -426,7 +442,7 @@ extern "C" __global__ void IN_CLUSTERS
                 for (int v = 0; v < VECTOR; ++v) {
                     y_pack.at[v] = divide_by(x_row[i].at[v], by);
                 }
-                store_pack(&y[o0 * n_r0 + r0], y_pack);
+                store_once(&y[o0 * n_r0 + r0], y_pack);
             }
         }
     }
@@ -440,30 +456,30 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) softmax_kernel_l
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
         const Index o0 = row;
-        float max_ = -__int_as_float(0x7f800000);
+        float largest = -__int_as_float(0x7f800000);
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
             const auto x_pack = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
             #pragma unroll
             for (int v = 0; v < VECTOR; ++v) {
                 const float x_value = x_pack.at[v];
-                max_ = max_float(max_, x_value);
+                largest = max_float(largest, x_value);
             }
         }
-        max_ = fold<THREADS>(max_, partial, [](float a, float b) { return max_float(a, b); });
-        const float m = max_;
-        float sum_ = 0.0f;
+        largest = fold<THREADS>(largest, partial, [](float a, float b) { return max_float(a, b); });
+        const float m = largest;
+        float total = 0.0f;
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
             const auto x_pack = load_pack<VECTOR>(&x[o0 * n_r0 + r0]);
             #pragma unroll
             for (int v = 0; v < VECTOR; ++v) {
                 const float x_value = x_pack.at[v];
-                sum_ += expf(x_value - m);
+                total += expf(x_value - m);
             }
         }
-        sum_ = fold<THREADS>(sum_, partial, [](float a, float b) { return a + b; });
-        const float s = sum_;
+        total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
+        const float s = total;
         const Divisor by = divisor(s);
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
