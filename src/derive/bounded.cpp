@@ -104,6 +104,15 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
     // A product that overflows may still be exact inside a fused multiply-add: sums take it as it is, see below.
     const bool sum = f == Fn::Add || f == Fn::Sub;
     const bool wild = !c.in_range(a) || !c.in_range(b);
+    // Nor need it overflow where a power of two scales it down: NVIDIA's compiler makes that part of the product.
+    if (f == Fn::Mul && wild)
+        for (const auto& [x, by] : {std::pair{a, b}, std::pair{b, a}}) {
+            int exponent = 0;
+            const bool scales = by.e == 0 && std::fabs(std::frexp(by.v, &exponent)) == 0.5 && exponent <= 0;
+            if (!scales || c.in_range(x) || !std::isfinite(x.v) || !std::isfinite(x.e)) continue;
+            const Bounded scaled = c.settle({x.v * by.v, x.e * std::fabs(by.v)});
+            return std::isinf(scaled.v) && scaled.e == 0 ? scaled : Bounded{x.v * by.v, kInf};
+        }
     if (!sum) {
         a = c.settle(a);
         b = c.settle(b);

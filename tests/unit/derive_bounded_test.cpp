@@ -200,6 +200,25 @@ TEST(DeriveBounded, ProductsOverflowOnlyWhereTheirUserSeesThem) {
     EXPECT_TRUE(std::isinf(half.v) && half.e == 0);
 }
 
+TEST(DeriveBounded, AnOverflowMayBeScaledAway) {
+    const auto mul = [](Bounded a, Bounded b) {
+        const Bounded x[2] = {a, b};
+        return apply_bounded(Fn::Mul, x, kF32);
+    };
+    const Bounded product = mul({3e38, 0}, {1.5, 0});  // 4.5e38, which f32 does not hold
+    for (const Bounded scaled : {mul(product, {0.5, 0}), mul({0.5, 0}, product)}) {
+        EXPECT_TRUE(allowed(scaled, kInf));
+        EXPECT_TRUE(allowed(scaled, 2.25e38));
+    }
+    // Not by any other number, not up, and not where the scaled product overflows too.
+    EXPECT_FALSE(allowed(mul(product, {0.3, 0}), 1.35e38));
+    EXPECT_FALSE(allowed(mul(product, {2, 0}), 3e38));
+    EXPECT_FALSE(allowed(mul(mul({3e38, 0}, {3, 0}), {0.5, 0}), 3e38));
+    EXPECT_TRUE(allowed(mul(mul({3e38, 0}, {3, 0}), {0.5, 0}), kInf));
+    // An infinity that is given stays one.
+    EXPECT_FALSE(allowed(mul({kInf, 0}, {0.5, 0}), 2.25e38));
+}
+
 TEST(DeriveBounded, ComparisonsNearATieMayGoEitherWay) {
     const auto t = [](Fn g, Bounded a, Bounded b) {
         const Bounded v[2] = {a, b};
