@@ -88,8 +88,11 @@ void FloatAccumulator::add(Bounded x, int64_t position) {
             const double r = best_.v * x.v;
             double e = std::fabs(best_.v) * x.e + std::fabs(x.v) * best_.e + best_.e * x.e;
             if (!empty_) e += c_->error(std::fabs(r) + e);
-            // A zero stays one, but has an unknown sign as soon as one factor's is unknown.
-            if (c_->is_zero(best_) || c_->is_zero(x))
+            // A zero stays one, but has an unknown sign as soon as one factor's is unknown. What may be anything so far
+            // may be an infinity too, which a zero makes NaN.
+            if (std::isinf(best_.e))
+                e = kInf;
+            else if (c_->is_zero(best_) || c_->is_zero(x))
                 e = sign_open(best_) || sign_open(x) ? c_->tiny : 0;
             best_ = {r, e};
         } else {

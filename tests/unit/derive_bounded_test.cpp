@@ -424,6 +424,19 @@ TEST(DeriveAccumulate, ExtremaAndTheirPositions) {
     EXPECT_EQ(run(ReduceOp::Prod, {{0, 0}, {3, 0}}).v, 0);
 }
 
+TEST(DeriveAccumulate, AZeroDoesNotSettleAFactorThatMayBeInfinite) {
+    for (const Bounded zero : {Bounded{0, 0}, Bounded{-0.0, 0}}) {
+        FloatAccumulator open(math::ReduceOp::Prod, kF32), known(math::ReduceOp::Prod, kF32);
+        open.add({3, kInf}, 0);
+        open.add(zero, 1);
+        EXPECT_TRUE(std::isinf(open.result().e));
+        known.add({3, 1}, 0);
+        known.add(zero, 1);
+        EXPECT_EQ(known.result().v, 0);
+        EXPECT_EQ(known.result().e, 0);
+    }
+}
+
 TEST(DeriveAccumulate, IntegersWrapAndBoolsMayBeOpen) {
     using math::ReduceOp;
     const auto run = [](ReduceOp op, DType t, std::vector<BoundedInt> x) {
