@@ -82,7 +82,7 @@ public:
                 const LExpr m0 = b_.let("m0", next("m_tile", ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
                 decode(w_.batch, rest);
                 const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
-                              b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
+                                    b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
                 const LExpr m1 =
                     b_.let("m1", loop::min(m0 + point_.sym(tile_panels * mr_), point_.sym(rows_)));
                 const LExpr channels = point_.sym(channels_);
