@@ -77,14 +77,15 @@ public:
     void correct(ProgramWork& w) const {
         constexpr double kBorder = 1.2;  // vectors at the edges of a row, where places are tested, over those within
         constexpr double kApart = 16;    // simple operations of an element that a lane fetches from a place of its own
-        constexpr int64_t kShort = 4;    // steps that loads of whole vectors and shuffles serve
+        constexpr int64_t kShort = 4;    // steps that loads of whole vectors and shuffles serve ...
+        constexpr double kStrided = 2;   // ... and what that costs for windows
         double products = 0, computed = 0, simple = 1, apart = 0;
         for (const Equation& q : p_.equations) {
             const auto c = schedule::match_contraction_or_row(p_, q);
             if (!c) {
                 if (q.vars.empty()) continue;
                 const VarId lane = q.vars.back();
-                bool windows = false;
+                bool windows = false, strided = false;
                 for (const Read& r : reads_with_context(p_, q.rhs)) {
                     const auto free = p_.free_vars(r.expr);
                     if (std::find(free.begin(), free.end(), lane) == free.end()) continue;
@@ -93,11 +94,12 @@ public:
                     const Sym step = last ? last->coefficient(lane) : Sym(0);
                     const bool along = step.lower() >= 1 && step.upper() <= kShort;
                     windows |= along && last->terms.size() > 1;
+                    strided |= windows && step.upper() > 1;
                     if (!along) apart += product(q.vars) * product(r.reduced);
                 }
                 if (!math::work(p_, q.rhs).reduces) continue;
                 const double row = extent(lane);
-                simple = std::max(simple, over(row, lanes_) * (windows ? 1 + kBorder * lanes_ / row : 1));
+                simple = std::max(simple, over(row, lanes_) * (windows ? 1 + kBorder * lanes_ / row : 1) * (strided ? kStrided : 1));
                 continue;
             }
             // A slab whose lanes run along another index than the tensor's.

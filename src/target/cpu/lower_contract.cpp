@@ -363,8 +363,9 @@ private:
 void lower_contraction(Context& c, size_t nest, Stage stage) {
     const schedule::Nest& n = c.tile.kernel.nests[nest];
     if (schedule::from_windows(*c.tile.nests[nest].contract)) {
-        if (const auto w = schedule::windows_of(c.math, c.math.equations[n.equations[0]], *n.contraction))
-            return (w->points ? lower_points : lower_window)(c, nest, w->window, std::move(stage));
+        const auto w = schedule::windows_of(c.math, c.math.equations[n.equations[0]], *n.contraction);
+        if (w && n.contraction->lanewise && lower_lanewise(c, nest, w->window, stage)) return;
+        if (w) return (w->points ? lower_points : lower_window)(c, nest, w->window, std::move(stage));
     }
     // Both forms where the extents decide, when they are known.
     const Sym unpacked = ContractLowering(c, nest, false, 0).better_unpacked();

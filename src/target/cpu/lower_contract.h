@@ -71,6 +71,8 @@ protected:
     math::Sym extent(const std::vector<math::VarId>& vs) const;
     void decode(const std::vector<math::VarId>& vs, LExpr flat) { cpu::decode(c_, point_, vs, flat); }
     LExpr flatten(const std::vector<math::VarId>& vs);
+    // The last digit of a task's number, of a base of `count`; `rest` becomes what is before it.
+    LExpr next_digit(const char* name, LExpr& rest, const math::Sym& count);
 
     // Few rows left over run in a smaller register tile, so that one row does not cost mr: its numbers of rows.
     std::vector<int64_t> rest_tiles() const;
@@ -121,6 +123,8 @@ private:
 
 // A contraction whose columns' factor reads windows, from slabs of its tensors.
 void lower_window(Context& c, size_t nest, const schedule::Window& w, Stage stage);
+// The same for one that is lanewise; false where its windows are not a tensor as it stands.
+bool lower_lanewise(Context& c, size_t nest, const schedule::Window& w, const Stage& stage);
 // A contraction whose rows' factor reads windows.
 void lower_points(Context& c, size_t nest, const schedule::Window& w, Stage stage);
 

@@ -1,4 +1,5 @@
-// Contractions over windows whose lanes run along what the other factor owns: convolutions with channels last.
+// Contractions over windows whose lanes run along what the other factor owns: convolutions with channels last. Depthwise
+// ones too, where their windows are no tensor as it stands (lower_lanewise.cpp).
 //
 // The points of the output are the rows of the register tile. A task is some of them, of one batch point, for a range of
 // columns (output channels). The windows' elements are read one at a time, each for all lanes, from where they stand
@@ -20,7 +21,6 @@ namespace {
 constexpr int64_t kElements = 64 << 10;  // of windows that a task reads, to aim at: they are to stay in the second cache
 constexpr int64_t kPoints = 1024;        // of a task at most
 constexpr int64_t kTasks = 8;            // to aim at, so that threads share them out evenly
-constexpr int64_t kManyPoints = 1000;    // of an output: most of their windows lie inside
 constexpr int64_t kLeastRows = 8;        // of a task with channels of its own
 constexpr int64_t kReuse = 128;          // multiply-adds that an element of a slab is to serve in each of them
 
@@ -34,13 +34,7 @@ public:
           channel_(k_.lanewise ? k_.n : w.channels),
           inner_(channel_.size() == 1 && schedule::side_by_side(c.math, k_.a, channel_[0])),
           slab_(c, point_, k_.a, w, channel_, lanes_, type_, inner_),
-          stands_(plain(k_.a)) {
-        // Where most windows lie inside, those that do are read as they stand, and the others tap by tap.
-        const Sym points = extent({w.column.out}) * (w.row.out == kNone ? Sym(1) : extent({w.row.out}));
-        if (k_.lanewise && !stands_ && points.upper() >= kManyPoints) {
-            stands_ = plain(k_.a, true);
-            edges_ = stands_.has_value();
-        }
+          stands_(k_.lanewise ? std::nullopt : plain(k_.a)) {
         taps_ = w.row.taps * w.column.taps;
         std::vector<VarId> order = w.channels;
         for (const WindowAxis* a : {&w.column, &w.row})
@@ -78,9 +72,6 @@ public:
         for (auto* t : {&offsets_, &ys_, &xs_})
             *t = b_.scratch(name_ + (t == &offsets_ ? "_offsets" : t == &ys_ ? "_ys" : "_xs"), DType::I64,
                             point_.sym(points + Sym(mr_)));
-        if (edges_)
-            for (auto* t : {&edge_ys_, &edge_xs_})
-                *t = b_.scratch(name_ + (t == &edge_ys_ ? "_edge_ys" : "_edge_xs"), DType::I64, point_.sym(points));
         direct_ = light_epilogue();
 
         b_.function(name_, [&] {
@@ -88,23 +79,16 @@ public:
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
-                const auto next = [&](const char* name, const Sym& count) {
-                    if (count.is(1)) return b_.i64(0);
-                    const LExpr n = point_.sym(count), i = b_.let(name, loop::mod(rest, n));
-                    rest = b_.let("rest", loop::floordiv(rest, n));
-                    return i;
-                };
-                const LExpr n0 = b_.let("n0", next("n_tile", groups) * point_.sym(tile_panels * nr_));
-                const LExpr x0 = b_.let("x0", next("column_tile", column_tiles) * point_.sym(tile_columns_));
-                const LExpr y0 = b_.let("y0", next("row_tile", row_tiles) * point_.sym(tile_rows_));
+                const LExpr n0 = b_.let("n0", next_digit("n_tile", rest, groups) * point_.sym(tile_panels * nr_));
+                const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
+                const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
                 decode(w_.batch, rest);
                 const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(tile_panels * nr_), point_.sym(columns_)));
                 if (!stands_)
                     k_.lanewise ? slab_.fill(buffer_, box, n0, n1) : slab_.fill(buffer_, box, b_.i64(0), point_.sym(channels_));
-                LExpr edges;
-                const LExpr count = fill_points(box, edges);
+                const LExpr count = fill_points(box);
                 const LExpr base = panel_base(b_factor_, n0, b_.i64(0));
                 const auto panel = [&](LExpr j) {
                     return b_.let("bp", base + loop::floordiv(j - n0, nr_) * point_.sym(room_of_depth()) * nr_);
@@ -118,7 +102,6 @@ public:
                 };
                 if (k_.lanewise) {  // in the order of memory, since each channel's windows serve that channel alone
                     each_point([&](LExpr i, LExpr left) { each_column([&](LExpr j) { one(i, left, j, panel(j)); }); });
-                    if (edges_) each_column([&](LExpr j) { edge_points(edges, j, n1, panel(j)); });
                 } else {
                     each_column([&](LExpr j) {
                         const LExpr bp = panel(j);
@@ -135,12 +118,6 @@ private:
     void measure() {
         const Sym reach_x(w_.column.reach()), reach_y(w_.row.reach());
         block_ = max(channels_, 1);
-        if (edges_) {
-            tile_columns_ = max(min(width_, kPoints), 1);
-            tile_rows_ = clamp(floor_div(Sym(kPoints), tile_columns_), 1, max(height_, 1));
-            block_ = max(ceil_div(channels_, nr_), 1) * Sym(nr_);
-            return;
-        }
         if (k_.lanewise) {
             // So many channels that some rows of them fit: each has its windows to itself.
             const Sym place = max((min(width_, kPoints) + reach_x) * (Sym(kLeastRows) + reach_y) * slab_.planes(), 1);
@@ -194,8 +171,8 @@ private:
         });
     }
     // Where the window of each point of the box begins, and which point it is. Returns their number; behind the last they
-    // repeat it, so that a register tile may read on. Points whose windows leave the tensor stand apart.
-    LExpr fill_points(const Slab::Box& box, LExpr& edges) {
+    // repeat it, so that a register tile may read on.
+    LExpr fill_points(const Slab::Box& box) {
         LExpr origin = b_.i64(0);
         if (stands_) {
             const Point::Scope scope = point_.save();
@@ -213,7 +190,6 @@ private:
             b_.store(ys_, i, y);
             b_.store(xs_, i, x);
         };
-        if (edges_) return part_points(box, keep, edges);
         b_.loop("y", box.y0, box.y1, 1, [&](LExpr y) {
             b_.loop("x", box.x0, box.x1, 1, [&](LExpr x) { keep((y - box.y0) * width + (x - box.x0), y, x); });
         });
@@ -222,83 +198,15 @@ private:
         return count;
     }
 
-    LExpr part_points(const Slab::Box& box, const std::function<void(LExpr i, LExpr y, LExpr x)>& keep, LExpr& edges) {
-        const loop::LocalRef inside = b_.local("inside", b_.i64(0)), apart = b_.local("apart", b_.i64(0)),
-                             last_y = b_.local("last_y", b_.i64(0)), last_x = b_.local("last_x", b_.i64(0));
-        const auto part = [&](LExpr y, LExpr from, LExpr to) {
-            b_.loop("x", from, to, 1, [&](LExpr x) {
-                b_.store(edge_ys_, b_.get(apart), y);
-                b_.store(edge_xs_, b_.get(apart), x);
-                b_.set(apart, b_.get(apart) + 1);
-            });
-        };
-        b_.loop("y", box.y0, box.y1, 1, [&](LExpr y) {
-            const Point::Scope scope = point_.save();
-            if (w_.row.out != kNone) point_.bind(w_.row.out, y);
-            const Interior in = interior(c_, point_, w_.column.out, k_.k, {k_.a});
-            point_.restore(scope);
-            LExpr low = box.x0, high = box.x1;
-            if (in.lanes) {
-                low = loop::min(loop::max(in.lanes->begin, low), high);
-                high = loop::max(loop::min(in.lanes->end, high), low);
-            }
-            if (in.whole) high = loop::select(in.whole, high, low);
-            low = b_.let("low", low);
-            high = b_.let("high", high);
-            part(y, box.x0, low);
-            const LExpr first = b_.let("first", b_.get(inside) - low);
-            b_.loop("x", low, high, 1, [&](LExpr x) { keep(first + x, y, x); });
-            b_.if_(loop::lt(low, high), [&] {
-                b_.set(inside, first + high);
-                b_.set(last_y, y);
-                b_.set(last_x, high - 1);
-            });
-            part(y, high, box.x1);
-        });
-        const LExpr count = b_.let("count", b_.get(inside));
-        const LExpr y = b_.let("last_y", b_.get(last_y)), x = b_.let("last_x", b_.get(last_x));
-        b_.loop("i", count, count + mr_, 1, [&](LExpr i) { keep(i, y, x); });
-        edges = b_.let("edges", b_.get(apart));
-        return count;
-    }
-    void edge_points(LExpr count, LExpr j, LExpr n1, LExpr bp) {
-        LExpr mask;
-        if (!columns_.multiple_of(lanes_)) mask = b_.let("mask", loop::first_lanes(n1 - j, lanes_));
-        b_.loop("i", b_.i64(0), count, 1, [&](LExpr i) {
-            const Point::Scope scope = point_.save();
-            if (w_.row.out != kNone) point_.bind(w_.row.out, b_.let("y", b_.load(edge_ys_, i)));
-            point_.bind(w_.column.out, b_.let("x", b_.load(edge_xs_, i)));
-            const loop::LocalRef sum = b_.local("sum", loop::broadcast(b_.literal(type_, 0), lanes_));
-            b_.loop("k", b_.i64(0), b_.i64(w_.row.taps), 1, [&](LExpr k) {
-                b_.loop("l", b_.i64(0), b_.i64(w_.column.taps), 1, [&](LExpr l) {
-                    const Point::Scope tap = point_.save();
-                    if (w_.row.tap != kNone) point_.bind(w_.row.tap, k);
-                    if (w_.column.tap != kNone) point_.bind(w_.column.tap, l);
-                    point_.set_lanes(k_.n.back(), lanes_, 1, mask);
-                    point_.bind(k_.n.back(), j);
-                    const LExpr x = point_.broadcast(factor_value(point_, k_.a, type_)),
-                                w = b_.load(b_factor_.panels, bp + (k * w_.column.taps + l) * nr_, lanes_);
-                    b_.set(sum, is_float(type_) ? loop::mul_add(x, w, b_.get(sum)) : b_.get(sum) + x * w);
-                    point_.restore(tap);
-                });
-            });
-            finish(k_.n.back(), j, mask, b_.get(sum));
-            point_.restore(scope);
-        });
-    }
-
     void tile(int64_t rows, LExpr i, LExpr left, LExpr j, LExpr n0, LExpr n1, LExpr bp) {
         std::vector<LExpr> from;
         for (int64_t r = 0; r < rows; ++r) from.push_back(b_.let("from", b_.load(offsets_, i + r)));
         const loop::BufferId windows = stands_ ? stands_->buffer : buffer_;
         LExpr distance;
         Operands o;
-        // Vectors of the windows go past the last channel in a slab, which has room, and not in a tensor.
-        LExpr channel, mask;
-        if (k_.lanewise) {
-            channel = b_.let("channel", stands_ ? j : j - n0);
-            if (stands_ && !columns_.multiple_of(lanes_)) mask = b_.let("mask", loop::first_lanes(n1 - j, lanes_));
-        }
+        // Vectors of the windows go past the last channel of the slab, which has room.
+        LExpr channel;
+        if (k_.lanewise) channel = b_.let("channel", j - n0);
         o.b = [&](LExpr k) {
             const LExpr depth = b_.load(depths_, k);
             distance = b_.let("distance", k_.lanewise ? depth + channel : depth);
@@ -308,7 +216,7 @@ private:
             return v;
         };
         o.a = [&](int64_t r, LExpr) {
-            return b_.load(windows, from[static_cast<size_t>(r)] + distance, k_.lanewise ? lanes_ : 1, mask);
+            return b_.load(windows, from[static_cast<size_t>(r)] + distance, k_.lanewise ? lanes_ : 1);
         };
         const Accumulators acc = register_tile(rows, point_.sym(depth_), o);
         const auto finished = [&](LExpr row, LExpr column, LExpr mask, LExpr value) {
@@ -343,8 +251,7 @@ private:
     const std::vector<VarId> channel_;  // of the windows: what is summed over, or what each lane has one of
     const bool inner_;                  // it is one, and runs side by side
     Slab slab_;
-    std::optional<Plain> stands_;  // the windows' tensor, where it is read as it stands ...
-    bool edges_ = false;           // ... but by windows that leave it
+    std::optional<Plain> stands_;  // the windows' tensor, where it is read as it stands
     Factor b_factor_;
     int64_t taps_ = 1;
     Sym channels_ = 1, height_ = 1, width_ = 1;
@@ -352,8 +259,7 @@ private:
     Sym block_ = 1;                         // channels of a slab
     bool direct_ = false;                   // full register tiles are finished from registers
     loop::BufferId buffer_ = loop::BufferId::none, sums_ = loop::BufferId::none, depths_ = loop::BufferId::none,
-                   offsets_ = loop::BufferId::none, ys_ = loop::BufferId::none, xs_ = loop::BufferId::none,
-                   edge_ys_ = loop::BufferId::none, edge_xs_ = loop::BufferId::none;
+                   offsets_ = loop::BufferId::none, ys_ = loop::BufferId::none, xs_ = loop::BufferId::none;
 };
 }  // namespace
 

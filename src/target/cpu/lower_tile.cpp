@@ -115,6 +115,13 @@ LExpr ContractCommon::flatten(const std::vector<VarId>& vs) {
     return r;
 }
 
+LExpr ContractCommon::next_digit(const char* name, LExpr& rest, const Sym& count) {
+    if (count.is(1)) return b_.i64(0);
+    const LExpr n = point_.sym(count), digit = b_.let(name, loop::mod(rest, n));
+    rest = b_.let("rest", loop::floordiv(rest, n));
+    return digit;
+}
+
 void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     if (!f.whole()) {
         const int64_t rows = (tile + f.width - 1) / f.width * f.width;

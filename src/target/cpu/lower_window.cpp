@@ -71,15 +71,9 @@ public:
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
-                const auto next = [&](const char* name, const Sym& count) {
-                    if (count.is(1)) return b_.i64(0);
-                    const LExpr n = point_.sym(count), i = b_.let(name, loop::mod(rest, n));
-                    rest = b_.let("rest", loop::floordiv(rest, n));
-                    return i;
-                };
-                const LExpr x0 = b_.let("x0", next("column_tile", column_tiles) * point_.sym(tile_columns_));
-                const LExpr y0 = b_.let("y0", next("row_tile", row_tiles) * point_.sym(tile_rows_));
-                const LExpr m0 = b_.let("m0", next("m_tile", ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
+                const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
+                const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
+                const LExpr m0 = b_.let("m0", next_digit("m_tile", rest, ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
                 decode(w_.batch, rest);
                 const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
