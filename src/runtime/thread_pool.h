@@ -65,6 +65,7 @@ private:
     void run(int64_t count, int64_t grain, Call call, void* context);
     void work(int worker) noexcept;
     void take_chunks(int worker);
+    static int64_t share_end(const Job& job, int i);
     void send_away();
 
     std::vector<std::unique_ptr<Scratch>> scratch_;
@@ -73,7 +74,6 @@ private:
     std::mutex callers_;  // one job at a time
     Watcher* watcher_ = nullptr;
     Job job_;             // written only while no worker has joined
-    alignas(64) std::atomic<int64_t> next_{0};
     alignas(64) std::atomic<uint32_t> state_{0};  // kOpen | number of workers inside the job
     alignas(64) std::atomic<uint32_t> epoch_{0};  // changes with every job and at shutdown; workers sleep on it
     std::atomic<bool> stop_{false};
