@@ -158,18 +158,19 @@ Bounded binary(Fn f, Bounded a, Bounded b, const Rounding& c) {
         return std::isfinite(r) && !c.is_zero(p) ? Bounded{r, p.e + c.error(std::fabs(r) + p.e, ulps)} : p;
     }
     switch (f) {
-        case Fn::Mul:
+        case Fn::Mul: {
             p.e = std::fabs(a.v) * b.e + std::fabs(b.v) * a.e + a.e * b.e;
-            if (p.e == 0 && is_exact(f, a.v, b.v, r, c) && !(r == 0 && a.v != 0 && b.v != 0)) {
-                if (r == 0 && (a.e > 0 || b.e > 0)) p.e = c.tiny;  // the sign of a zero
-                return p;
-            }
-            p.e += r == 0 && a.v != 0 && b.v != 0 ? c.tiny : c.error(std::fabs(r) + p.e);
-            if (r == 0 && p.e == 0 && (a.e > 0 || b.e > 0)) p.e = c.tiny;  // the sign of a zero
-            return p;                                                      // not settled: its user may fuse it
+            const bool open = a.e > 0 || b.e > 0, zero = a.v == 0 || b.v == 0;
+            if (p.e == 0 && (zero || (!open && is_exact(f, a.v, b.v, r, c))))
+                return {r, zero && open ? c.tiny : 0};  // the sign of a zero
+            // The bound is f64 itself: of a result as small as that, its products may have vanished.
+            if (open && p.e < std::numeric_limits<double>::min()) p.e += c.tiny;
+            p.e += std::fmax(c.tiny, c.error(std::fabs(r) + p.e));
+            return p;  // not settled: its user may fuse it
+        }
         case Fn::Div:
             if (std::fabs(b.v) <= b.e) return {r, kInf};
-            p.e = (a.e + std::fabs(r) * b.e) / (std::fabs(b.v) - b.e);
+            p.e = a.e / (std::fabs(b.v) - b.e) + std::fabs(r) * (b.e / (std::fabs(b.v) - b.e));  // nothing vanishes
             if (a.e == 0 && b.e == 0 && r != 0 && is_exact(f, a.v, b.v, r, c)) return p;
             break;
         case Fn::Pow:
@@ -233,6 +234,18 @@ Bounded Rounding::settle(Bounded x) const {
     if (std::isinf(x.v) && x.e == 0) return x;
     if (std::isfinite(x.e) && std::fabs(x.v) - x.e >= overflow) return {std::copysign(kInf, x.v), 0};
     return {x.v, kInf};
+}
+
+bool is_exact_when_small(Fn f, double a, double b, double r) {
+    if (r == 0) return a == 0 || (f == Fn::Mul && b == 0);
+    int of_a = 0, of_b = 0, of_r = 0;
+    const double x = std::frexp(a, &of_a), y = std::frexp(b, &of_b), z = std::frexp(r, &of_r);
+    switch (f) {
+        case Fn::Mul: return std::fma(x, y, -std::ldexp(z, of_r - of_a - of_b)) == 0;
+        case Fn::Div: return std::fma(z, y, -std::ldexp(x, of_a - of_r - of_b)) == 0;
+        case Fn::Sqrt: return std::fma(z, z, -std::ldexp(x, of_a - 2 * of_r)) == 0;
+        default: return false;
+    }
 }
 
 Bounded apply_bounded(Fn f, const Bounded* a, const Rounding& c) {

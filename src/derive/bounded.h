@@ -49,20 +49,25 @@ struct Rounding {
     Bounded settle(Bounded x) const;
 };
 
+// The same as below of an f64 product, quotient or root whose rounding error may be too small for f64: by significands,
+// and the exponents apart. 0.5 * (3 * 2^-1074) rounds, though fma(a, b, -r) is 0.
+bool is_exact_when_small(math::Fn f, double a, double b, double r);
+
 // Whether a correctly rounded operation on exact operands delivers r without error: r is a number of the type (to f64
 // the reference rounds as the kernel does, so that the error itself is looked at). Add, Sub, Mul, Div and Sqrt only.
 inline bool is_exact(math::Fn f, double a, double b, double r, const Rounding& c) {
     if (c.coarser) return false;
     if (c.type != DType::F64) return static_cast<double>(static_cast<float>(r)) == r;
+    const auto large = [](double x) { return std::fabs(x) >= 0x1p-960; };  // 2^-106 of it is f64
     switch (f) {
         case math::Fn::Sub: b = -b; [[fallthrough]];
         case math::Fn::Add: {
             const double z = r - a;
             return (a - (r - z)) + (b - z) == 0;
         }
-        case math::Fn::Mul: return std::fma(a, b, -r) == 0;
-        case math::Fn::Div: return std::fma(r, b, -a) == 0;
-        case math::Fn::Sqrt: return std::fma(r, r, -a) == 0;
+        case math::Fn::Mul: return large(r) ? std::fma(a, b, -r) == 0 : is_exact_when_small(f, a, b, r);
+        case math::Fn::Div: return large(a) ? std::fma(r, b, -a) == 0 : is_exact_when_small(f, a, b, r);
+        case math::Fn::Sqrt: return large(a) ? std::fma(r, r, -a) == 0 : is_exact_when_small(f, a, b, r);
         default: return false;
     }
 }
