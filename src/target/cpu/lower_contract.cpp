@@ -243,6 +243,7 @@ private:
                                              bp + k * point_.sym(step(*unpacked_, k_.k[0])) + n * lanes_, lanes_,
                                              masks_[static_cast<size_t>(n)])
                                    : b_.load(b_factor_.panels, bp + k * nr_ + n * lanes_, lanes_)));
+            if (!unpacked_) ask_ahead(b_factor_, bp + k * nr_);
             return v;
         };
         // The tiles of what is left over, where it is of unknown number: little time is spent there, and code takes time to

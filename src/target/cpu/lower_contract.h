@@ -46,6 +46,8 @@ protected:
     void add_up(const Factor& f, LExpr panel, LExpr sums, LExpr count, LExpr before);
     LExpr sums_base(const Factor& f, LExpr panel);
     LExpr corrected(const Factor& a, const Factor& b, LExpr row_sum, LExpr column_sums, LExpr sum);
+    // Asks for what a register tile will read of a constant's panels some positions of depth after `at`.
+    void ask_ahead(const Factor& f, LExpr at);
     // Where the panel of a tile's first row (column) starts, and how many positions of depth a panel has room for.
     LExpr panel_base(const Factor& f, LExpr first, LExpr k0);
     LExpr panel_room(const Factor& f, int64_t depth);

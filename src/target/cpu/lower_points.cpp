@@ -19,6 +19,8 @@ using schedule::WindowAxis;
 
 namespace {
 constexpr int64_t kElements = 64 << 10;  // of windows that a task reads, to aim at: they are to stay in the second cache
+constexpr int64_t kMostElements = 160 << 10;  // where fewer serve less than:
+constexpr int64_t kFewPoints = 48;       // of a task, too few for the weights that come from far away
 constexpr int64_t kPoints = 1024;        // of a task at most
 constexpr int64_t kTasks = 8;            // to aim at, so that threads share them out evenly
 constexpr int64_t kLeastRows = 8;        // of a task with channels of its own
@@ -76,19 +78,32 @@ public:
 
         b_.function(name_, [&] {
             fill_depths();
+            const loop::LocalRef filled = b_.local("filled", b_.i64(-1));
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
                 const LExpr n0 = b_.let("n0", next_digit("n_tile", rest, groups) * point_.sym(tile_panels * nr_));
+                const LExpr windows = rest;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
                 const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
                 decode(w_.batch, rest);
                 const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(tile_panels * nr_), point_.sym(columns_)));
-                if (!stands_)
-                    k_.lanewise ? slab_.fill(buffer_, box, n0, n1) : slab_.fill(buffer_, box, b_.i64(0), point_.sym(channels_));
-                const LExpr count = fill_points(box);
+                const LExpr count = b_.let("count", (box.y1 - box.y0) * (box.x1 - box.x0));
+                const auto fill = [&] {
+                    if (!stands_)
+                        k_.lanewise ? slab_.fill(buffer_, box, n0, n1) : slab_.fill(buffer_, box, b_.i64(0), point_.sym(channels_));
+                    fill_points(box, count);
+                };
+                // Tasks that follow each other may have the same windows, for other columns.
+                if (k_.lanewise || groups.is(1))
+                    fill();
+                else
+                    b_.if_(loop::negate(loop::eq(windows, b_.get(filled))), [&] {
+                        fill();
+                        b_.set(filled, windows);
+                    });
                 const LExpr base = panel_base(b_factor_, n0, b_.i64(0));
                 const auto panel = [&](LExpr j) {
                     return b_.let("bp", base + loop::floordiv(j - n0, nr_) * point_.sym(room_of_depth()) * nr_);
@@ -126,7 +141,9 @@ private:
         tile_columns_ = clamp(floor_div(Sym(kElements), block_ * (reach_y + 1)) - reach_x, Sym(mr_), Sym(kPoints));
         tile_columns_ = max(min(width_, tile_columns_), 1);
         const Sym row = (tile_columns_ + reach_x) * block_ * slab_.planes();
-        const Sym fits = min(floor_div(Sym(kElements), row) - reach_y, floor_div(Sym(kPoints), tile_columns_));
+        const auto rows_in = [&](int64_t elements) { return floor_div(Sym(elements), row) - reach_y; };
+        const Sym wanted = k_.lanewise ? Sym(1) : ceil_div(Sym(kFewPoints), tile_columns_);
+        const Sym fits = min(max(rows_in(kElements), min(rows_in(kMostElements), wanted)), floor_div(Sym(kPoints), tile_columns_));
         const Sym rows = clamp(fits, 1, max(height_, 1)), tiles = ceil_div(max(height_, 1), rows);
         // An even number of tiles, where there are several: two threads get as much.
         tile_rows_ = ceil_div(max(height_, 1), select(less(1, tiles), ceil_div(tiles, 2) * Sym(2), tiles));
@@ -170,9 +187,9 @@ private:
             });
         });
     }
-    // Where the window of each point of the box begins, and which point it is. Returns their number; behind the last they
-    // repeat it, so that a register tile may read on.
-    LExpr fill_points(const Slab::Box& box) {
+    // Where the window of each of the box's `count` points begins, and which point it is. Behind the last they repeat it, so
+    // that a register tile may read on.
+    void fill_points(const Slab::Box& box, LExpr count) {
         LExpr origin = b_.i64(0);
         if (stands_) {
             const Point::Scope scope = point_.save();
@@ -193,9 +210,7 @@ private:
         b_.loop("y", box.y0, box.y1, 1, [&](LExpr y) {
             b_.loop("x", box.x0, box.x1, 1, [&](LExpr x) { keep((y - box.y0) * width + (x - box.x0), y, x); });
         });
-        const LExpr count = b_.let("count", (box.y1 - box.y0) * width);
         b_.loop("i", count, count + mr_, 1, [&](LExpr i) { keep(i, box.y1 - 1, box.x1 - 1); });
-        return count;
     }
 
     void tile(int64_t rows, LExpr i, LExpr left, LExpr j, LExpr n0, LExpr n1, LExpr bp) {
@@ -213,6 +228,7 @@ private:
             std::vector<LExpr> v;
             for (int64_t n = 0; n < plan_.nv; ++n)
                 v.push_back(b_.let("b", b_.load(b_factor_.panels, bp + k * nr_ + n * lanes_, lanes_)));
+            ask_ahead(b_factor_, bp + k * nr_);
             return v;
         };
         o.a = [&](int64_t r, LExpr) {

@@ -68,12 +68,14 @@ public:
             b_.loop("i", b_.i64(0), point_.sym(slab_.elements(block_)) + (nr_ + lanes_), lanes_,
                     [&](LExpr i) { b_.store(buffer_, i, zero); });
             fill_table();
+            const loop::LocalRef filled = b_.local("filled", b_.i64(-1));
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
+                const LExpr m0 = b_.let("m0", next_digit("m_tile", rest, ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
+                const LExpr windows = rest;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
                 const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
-                const LExpr m0 = b_.let("m0", next_digit("m_tile", rest, ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
                 decode(w_.batch, rest);
                 const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
@@ -83,7 +85,14 @@ public:
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("c0", b_.i64(0), loop::max(channels, b_.i64(1)), point_.sym(max(block_, 1)), [&](LExpr c0) {
                     const LExpr c1 = b_.let("c1", loop::min(c0 + point_.sym(block_), channels));
-                    slab_.fill(buffer_, box, c0, c1);
+                    if (blocks) {
+                        slab_.fill(buffer_, box, c0, c1);
+                    } else {  // tasks that follow each other may have the same windows, for other rows
+                        b_.if_(loop::negate(loop::eq(windows, b_.get(filled))), [&] {
+                            slab_.fill(buffer_, box, c0, c1);
+                            b_.set(filled, windows);
+                        });
+                    }
                     const LExpr base = panel_base(a_, m0, c0 * taps_);
                     b_.loop("i", m0, m1, mr_, [&](LExpr i) {
                         if (!a_.whole())
