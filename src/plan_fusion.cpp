@@ -32,8 +32,10 @@ fuse::Machine machine_for(const CompileOptions& o) {
     if (o.execution.target && o.execution.target->name() != "c") return typical_gpu();
     const auto& host = target::cpu::host_features();
     const int units = runtime::available_processors();
-    if (const auto measured = explain::recall_machine(units)) return planning_machine(*measured);
-    return fuse::typical_cpu(units, host.vector_bytes, host.registers);
+    const auto measured = explain::recall_machine(units);
+    fuse::Machine r = measured ? planning_machine(*measured) : fuse::typical_cpu(units, host.vector_bytes, host.registers);
+    r.together = !o.execution.target;
+    return r;
 }
 
 // Seconds of the program's kernel alone, on random inputs at these sizes.
@@ -79,6 +81,7 @@ fuse::Machine planning_machine(const explain::Machine& m) {
     for (const auto& c : m.copies) r.levels.push_back({c.working_set / 2, c.bandwidth});
     if (m.device) {
         const fuse::Machine gpu = typical_gpu();
+        r.together = false;
         r.units = gpu.units, r.line = gpu.line, r.registers = gpu.registers, r.task_bytes = gpu.task_bytes, r.reuse = gpu.reuse, r.lanes = 1;
         r.simple = m.flops_f32 / 2, r.multiply_add = 0.7 * m.flops_f32, r.divide = m.flops_f32 / 12, r.special = m.flops_f32 / 15;
     } else {

@@ -91,7 +91,7 @@ std::string names(const graph::Node& n) {
 
 double predicted_seconds(const Compiled& c, const graph::Node& n) {
     if (n.kind != graph::NodeKind::Compute) return 0;
-    return fuse::estimate(c.planned.machine, fuse::alone(fuse::program_work(n.program, c.planned.sizes))).seconds;
+    return fuse::estimate(c.planned.machine, fuse::alone(fuse::program_work(n.program, c.planned.sizes, c.planned.machine.together))).seconds;
 }
 
 std::string layouts_text(const Compiled& c) {

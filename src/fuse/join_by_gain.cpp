@@ -87,10 +87,17 @@ private:
         return readers[0];
     }
 
-    // Why the two are not worth a trial; empty where they are.
-    std::string hopeless(const Group& p, const Group& c, size_t count) const {
+    // Why a product stays apart where its rows are not shared; empty where neither is one.
+    static std::string of_products(const Group& p, const Group& c) {
         if (p.contracts) return "a product is computed in tiles, which hold no whole rows for its reader";
         if (c.contracts) return "a product packs its factors once, and its reader would compute them again";
+        return "";
+    }
+
+    // Why the two are not worth a trial; empty where they are.
+    std::string hopeless(const Group& p, const Group& c, size_t count) const {
+        if (!s_.machine.together)
+            if (const std::string why = of_products(p, c); !why.empty()) return why;
         for (const Group* g : {&p, &c})
             for (NodeId n : g->nodes) {
                 const Summary& f = s_.facts[n];
@@ -134,7 +141,7 @@ private:
             for (ValueId v : s_.g.nodes[n].outputs)
                 if (v != kNone && leaves_both(v, t)) t.outputs.push_back(v);
         t.program = s_.merged(t.nodes, t.inputs, t.outputs);
-        const ProgramWork w = program_work(*t.program, s_.sizes);
+        const ProgramWork w = program_work(*t.program, s_.sizes, s_.machine.together);
         describe(t);
         const Estimate before_p = s_.time(p), before_c = s_.time(c);
         const Work one = alone(w);
@@ -146,11 +153,13 @@ private:
         d.account = fmt::format("producer alone: {}; reader alone: {}; as one: {}", print(before_p, alone_of(p)), print(before_c, alone_of(c)), print(t.after, one));
         const int inputs = static_cast<int>(t.inputs.size());
         if (inputs > s_.o.limits.inputs) return refuse(t, fmt::format("both together would read {} tensors", inputs), false);
+        if (const std::string why = of_products(p, c); !why.empty() && !(w.together && w.nests == 1)) return refuse(t, why, true);
         if (w.nests > std::max(nests(p), nests(c)))
             return refuse(t, fmt::format("they share no loop: {} walks other points than {}", d.consumer, d.producer), false);
         measure_close_call(t, w.live > s_.machine.registers * 0.9);
         const double gain = d.measured_after > 0 ? d.measured_before - d.measured_after : t.gain();
-        const double least = kLeast * (d.measured_after > 0 ? d.measured_before : d.predicted_before);
+        // Products that share rows spare memory, too, as much as all of the rows between them.
+        const double share = w.together ? 0 : kLeast, least = share * (d.measured_after > 0 ? d.measured_before : d.predicted_before);
         if (gain <= least) return refuse(t, d.measured_after > 0 ? "measured slower" : predicted_slower(s_.machine, alone_of(p).tasks, w.tasks), false);
         if (s_.o.refuses)
             if (const std::string why = s_.o.refuses(*t.program); !why.empty()) return refuse(t, "the target has no kernel for both: " + why, false);
@@ -158,8 +167,8 @@ private:
         trials_[t.producer] = std::move(t);
     }
 
-    Work alone_of(Group& g) { return alone(g.nodes.size() == 1 ? s_.works[g.nodes[0]] : program_work(s_.form(g), s_.sizes)); }
-    int nests(Group& g) { return g.nodes.size() == 1 ? s_.works[g.nodes[0]].nests : program_work(s_.form(g), s_.sizes).nests; }
+    Work alone_of(Group& g) { return alone(g.nodes.size() == 1 ? s_.works[g.nodes[0]] : program_work(s_.form(g), s_.sizes, s_.machine.together)); }
+    int nests(Group& g) { return g.nodes.size() == 1 ? s_.works[g.nodes[0]].nests : program_work(s_.form(g), s_.sizes, s_.machine.together).nests; }
 
     // Whether v is wanted outside both groups.
     bool leaves_both(ValueId v, const Trial& t) const {
@@ -224,6 +233,7 @@ private:
         t.decision.taken = true;
         t.decision.how = How::Rows;
         t.decision.reason = t.decision.still_delivered ? "rows, and the value is delivered too" : "rows";
+        if (p.contracts || c.contracts) t.decision.reason = "rows of products, some at a time";
         for (NodeId n : t.nodes) {
             auto& homes = s_.homes[n];
             std::erase_if(homes, [&](GroupId h) {
@@ -236,7 +246,7 @@ private:
         p.gone = true;
         ++grown_[t.reader];
         c.nodes = std::move(t.nodes);
-        c.reduces |= p.reduces;
+        c.reduces |= p.reduces, c.contracts |= p.contracts;
         c.operations += p.operations;
         c.program = std::move(t.program);
         c.inputs = std::move(t.inputs), c.outputs = std::move(t.outputs);

@@ -9,6 +9,7 @@
 #include "fuse/summary.h"
 #include "fuse/time_model.h"
 #include "math/facts.h"
+#include "schedule/together.h"
 #include "schedule/kernel.h"
 
 namespace opwright::fuse {
@@ -23,9 +24,9 @@ constexpr double kTaskBytes = 1 << 20;  // of a row that stays at hand between t
 
 class Counter {
 public:
-    Counter(const Program& p, const SymValues& sizes)
+    Counter(const Program& p, const SymValues& sizes, bool together)
         : given_(p), kernel_(p.equations.size() > 1 ? std::optional(schedule::form_kernel(p)) : std::nullopt),
-          p_(kernel_ ? kernel_->program : p), sizes_(sizes) {}
+          p_(kernel_ ? kernel_->program : p), sizes_(sizes), together_(together) {}
 
     ProgramWork run() {
         for (TensorId t : p_.inputs) {
@@ -83,8 +84,20 @@ private:
             grid_.push_back(g);
             rows_.push_back(rows ? std::set<VarId>(nest.grid.begin(), nest.grid.end()) : std::set<VarId>());
         }
+        std::set<TensorId> held;  // that need room for some rows only
+        for (size_t i = 0; together_ && i < kernel_->nests.size(); ++i)
+            if (const auto t = schedule::match_together(*kernel_, i)) {
+                r_.nests -= static_cast<int>(t->last - i);
+                r_.together = true;
+                held.insert(t->held.begin(), t->held.end());
+                i = t->last;
+            }
         // A temporary that another nest reads goes through memory.
         for (TensorId t : kernel_->workspace) {
+            if (held.count(t)) {  // stays in the second cache: its loads are counted with the arithmetic
+                held_.insert(t);
+                continue;
+            }
             through_.push_back({2 * elements(t) * bytes(t), 1});
             workspace_.insert(t);
         }
@@ -128,7 +141,7 @@ private:
         if (const auto o = std::find(p_.outputs.begin(), p_.outputs.end(), q.lhs); o != p_.outputs.end()) {
             double& u = r_.outputs[static_cast<size_t>(o - p_.outputs.begin())].useful;
             u = std::min(u, useful(q.at.data(), out, q.vars, rows_[nest]));
-        } else if (!workspace_.count(q.lhs)) {
+        } else if (!workspace_.count(q.lhs) && !held_.count(q.lhs)) {
             // A row that is longer than fast memory goes through the slower ones.
             if (own * bytes(q.lhs) / std::max(1.0, grid_[nest]) > kTaskBytes) through_.push_back({2 * own * bytes(q.lhs), 1});
         }
@@ -258,7 +271,8 @@ private:
     std::vector<size_t> nest_of_;
     std::vector<double> grid_;       // points of each nest's grid
     std::vector<std::set<VarId>> rows_;  // by nest: variables that no lane runs along
-    std::set<TensorId> workspace_;
+    const bool together_;
+    std::set<TensorId> workspace_, held_;
     std::vector<ProgramWork::Output> through_;  // temporaries that pass through memory
     std::map<size_t, std::vector<Place>> places_;
     mutable std::vector<double> extents_;
@@ -321,6 +335,6 @@ struct Liveness {
 
 int live_values(const Program& p, ExprId root) { return Liveness{p, {}, {}}.run(root); }
 
-ProgramWork program_work(const Program& p, const SymValues& sizes) { return Counter(p, sizes).run(); }
+ProgramWork program_work(const Program& p, const SymValues& sizes, bool together) { return Counter(p, sizes, together).run(); }
 
 }  // namespace opwright::fuse

@@ -58,7 +58,7 @@ State::State(graph::Graph graph, const Options& options)
             view[id] = math::drop_unit_variables(*p);
         }
         facts[id] = summarise(program(id));
-        works[id] = program_work(program(id), sizes);
+        works[id] = program_work(program(id), sizes, machine.together);
     }
 }
 
@@ -135,7 +135,7 @@ const Estimate& State::time(Group& group) const {
         const NodeId n = group.nodes[0];
         group.alone = is_view(n) ? Estimate{} : estimate(machine, fuse::alone(works[n]));
     } else {
-        group.alone = estimate(machine, fuse::alone(program_work(form(group), sizes)));
+        group.alone = estimate(machine, fuse::alone(program_work(form(group), sizes, machine.together)));
     }
     return *group.alone;
 }

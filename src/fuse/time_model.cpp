@@ -42,6 +42,7 @@ Machine typical_cpu(int units, int vector_bytes, int vector_registers) {
     m.divide = m.simple / 10;
     m.special = m.simple / 20;
     m.registers = vector_registers;
+    m.together = true;
     return m;
 }
 

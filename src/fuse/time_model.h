@@ -27,6 +27,7 @@ struct Machine {
     int registers = 32;             // values of a task's body that are at hand at once
     int lanes = 1;                  // points that one register holds
     double task_bytes = 1 << 20;    // of fast memory that one task has to itself
+    bool together = false;          // nests that share their rows run together (schedule/together.h)
     double reuse = 256;             // results of a product that one evaluation of a factor serves
 
     double bandwidth(double bytes) const;   // of an operand of that size
@@ -80,8 +81,10 @@ struct ProgramWork {
     double inner = 0;
     int nests = 1;                  // loop nests that follow each other, each a pass over all units
     bool contracts = false;         // multiply_add is of a contraction in register tiles
+    bool together = false;          // some of its nests run together; `nests` counts them as one
 };
-ProgramWork program_work(const math::Program& p, const math::SymValues& sizes);
+// `together`: see Machine.
+ProgramWork program_work(const math::Program& p, const math::SymValues& sizes, bool together = false);
 // A kernel of this program alone.
 Work alone(const ProgramWork& p);
 

@@ -4,6 +4,7 @@
 
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
+#include "schedule/together.h"
 #include "schedule/window.h"
 
 namespace opwright::schedule {
@@ -355,6 +356,15 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
         }
         s.nests.push_back(std::move(plan));
     }
+    for (size_t i = 0; i < k.nests.size(); ++i) {
+        const auto t = match_together(k, i);
+        if (!t) continue;
+        if (const int64_t rows = default_rows_together(k, *t, s)) {
+            s.nests[i].together = rows;
+            s.summary += fmt::format("; {} nests together by {} rows", t->last - t->first + 1, rows);
+            i = t->last;
+        }
+    }
     return s;
 }
 
@@ -367,6 +377,10 @@ std::string print(const Schedule& s, const Kernel& k) {
         for (size_t g = 0; g < nest.grid.size(); ++g)
             r += fmt::format("{}{}:{}", g ? ", " : "", k.program.vars[nest.grid[g]].name, plan.grid_tile[g]);
         r += "]\n";
+        if (plan.together) {
+            const auto t = match_together(k, i);
+            r += fmt::format("  together with the nests up to {}, {} rows at a time\n", t ? t->last : i, plan.together);
+        }
         if (nest.contraction) {
             const ContractPlan& c = plan.contract;
             r += fmt::format("  contract: register tile {}x{} ({} vectors of {}), ", c.mr, c.nv * c.lanes, c.nv, c.lanes);

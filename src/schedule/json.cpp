@@ -90,7 +90,7 @@ private:
 
     Result<NestPlan> nest(const ordered_json& j, const Nest& n) {
         OPW_CHECK(
-            only(j, where_, {"grid", "equations", "contract", "blocks", "elements", "online", "warps", "stages"}));
+            only(j, where_, {"grid", "equations", "contract", "blocks", "elements", "rows_together", "online", "warps", "stages"}));
         NestPlan plan;
         const auto grid = j.find("grid");
         if (grid == j.end() || !grid->is_array() || grid->size() != n.grid.size())
@@ -141,6 +141,7 @@ private:
             }
         }
         OPW_TRY(plan.elements, number(j, "elements", 0, 1 << 20, 0));
+        OPW_TRY(plan.together, number(j, "rows_together", 0, 1 << 20, 0));
         if (j.contains("online") && !j["online"].is_boolean()) return wrong("\"online\" must be true or false");
         plan.online = j.value("online", false);
         OPW_TRY(const int64_t warps, number(j, "warps", 0, 32, 0));
@@ -217,6 +218,7 @@ std::string to_json(const Schedule& s, const Kernel& k) {
             j["blocks"].push_back(std::move(x));
         }
         if (plan.elements) j["elements"] = plan.elements;
+        if (plan.together) j["rows_together"] = plan.together;
         if (plan.online) j["online"] = true;
         if (plan.warps) j["warps"] = plan.warps;
         if (plan.stages) j["stages"] = plan.stages;

@@ -43,6 +43,7 @@ struct NestPlan {
     ContractPlan contract;                // on block targets mt x nt x kc is the block
     std::vector<BlockAxis> blocks;        // block targets: the innermost axis in memory last; all others are scalars
     int64_t elements = 0;                 // block targets: no block is larger, but for whole axes
+    int64_t together = 0;                 // CPU: with the nests behind it (schedule/together.h), so many rows at a time; 0: apart
     bool online = false;  // block targets: pairs of folds that math/rescale.h knows take one walk along a row, not two
     int warps = 0, stages = 0;  // GPUs: warps of a block and depth of the pipeline that feeds it; 0: target's choice
 };

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "schedule/parts.h"
+#include "schedule/together.h"
 #include "schedule/window.h"
 
 namespace opwright::tile {
@@ -33,6 +34,8 @@ public:
             const schedule::Nest& nest = p_.kernel.nests[i];
             const NestPlan& plan = p_.schedule.nests[i];
             Nest out;
+            if (plan.together)
+                if (auto e = check_together(i); !e.ok()) return e.error();
             if (plan.grid_tile.size() != nest.grid.size())
                 return Diagnostic(fmt::format("The schedule of nest {} of {} names {} grid tiles for {} grid indices.",
                                               i, math_.name, plan.grid_tile.size(), nest.grid.size()));
@@ -57,6 +60,30 @@ public:
     }
 
 private:
+    Status check_together(size_t first) const {
+        const auto t = schedule::match_together(p_.kernel, first);
+        if (!t)
+            return Diagnostic(fmt::format("The schedule runs nest {} of {} together with those behind it, which do not work on its rows.", first, math_.name), {},
+                              "Leave \"rows_together\" out.");
+        const int64_t rows = p_.schedule.nests[first].together;
+        for (size_t i = first; i <= t->last; ++i) {
+            const NestPlan& plan = p_.schedule.nests[i];
+            const ContractPlan& c = plan.contract;
+            const auto wrong = [&](const std::string& what) {
+                return Diagnostic(fmt::format("The schedule runs nests {} to {} of {} together, {} rows at a time, but nest {} {}.", first, t->last, math_.name, rows, i, what), {},
+                                  "Change that, or leave \"rows_together\" out.");
+            };
+            if (i > first && plan.together) return wrong("has a number of rows of its own");
+            if (p_.kernel.nests[i].contraction) {
+                if (schedule::from_windows(c)) return wrong("reads windows");
+                if (c.mr > 0 && rows % c.mr != 0) return wrong(fmt::format("has register tiles of {} rows, which must divide that number", c.mr));
+            } else if (std::any_of(plan.grid_tile.begin(), plan.grid_tile.end(), [](int64_t n) { return n != 1; })) {
+                return wrong("takes several points of its grid at a time");
+            }
+        }
+        return ok_status();
+    }
+
     Status check(const ContractPlan& c, const schedule::Nest& nest, const target::Machine& m) {
         const std::string& lhs = math_.tensors[math_.equations[nest.equations[0]].lhs].name;
         const int need = c.mr * c.nv + c.nv + 1;

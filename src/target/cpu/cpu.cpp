@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -95,7 +96,17 @@ public:
                                                     [](void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; });
         const std::vector<int64_t>& symbols = stream ? s->streaming_symbols : s->symbols;
         std::atomic<int64_t> fault{0};
-        for (size_t i = 0; i < code_->stages.size(); ++i) {
+        for (size_t i = 0, t = 0; i < code_->stages.size(); ++i) {
+            if (t < s->together.size() && i == code_->lowered.together[t].first) {
+                const Lowered::Together& g = code_->lowered.together[t];
+                const TogetherSizes& own = s->together[t++];
+                if (own.tasks > 1) {
+                    run_together(g, own, *s, arguments, symbols, stream, fault, pool);
+                    i += g.count - 1;
+                    if (fault.load()) return failure(fault.load());
+                    continue;
+                }
+            }
             const Entry& f = code_->stages[i];
             const int64_t tasks = s->tasks[i];
             if (tasks <= 0) continue;
@@ -110,10 +121,7 @@ public:
                         std::memory_order_seq_cst);  // non-temporal stores are not ordered by release
                 if (status != 0) fault.store(status, std::memory_order_relaxed);
             });
-            if (const int64_t status = fault.load())
-                return Diagnostic(
-                    code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
-                    "Check the values of the index tensor against the extent of the dimension that it indexes.");
+            if (const int64_t status = fault.load()) return failure(status);
         }
         return ok_status();
     }
@@ -157,7 +165,19 @@ public:
 private:
     // What follows from the symbols' values; kept for the last values seen, since models run at one size again and
     // again.
+    struct TogetherSizes {
+        int64_t tasks = 0, batches = 0, rows = 0;  // tasks of 0 or 1: the stages run apart
+        struct Held {
+            size_t argument = 0;    // of the stages
+            int64_t row_bytes = 0;  // of a row
+            int64_t offset = 0;     // in a worker's memory
+        };
+        std::vector<Held> held;
+        int64_t bytes = 0;  // of a worker's memory, for all of them
+        int64_t work = 0;
+    };
     struct Sizes {
+        std::vector<TogetherSizes> together;
         std::vector<int64_t> request, symbols, streaming_symbols, tasks, work, temp_offset, shared_offset;
         int64_t workspace = 0;
         bool large = false;  // outputs that no cache holds, in a kernel that can write past them
@@ -187,9 +207,15 @@ private:
             s->tasks.push_back(value(st.tasks));
             s->work.push_back(value(st.work));
         }
+        std::set<TensorId> held;
+        for (const Lowered::Together& g : code_->lowered.together) {
+            s->together.push_back(together(g, *s, value));
+            if (s->together.back().tasks > 1) held.insert(g.held.begin(), g.held.end());
+        }
         for (TensorId t : code_->kernel.workspace) {
             const TensorInfo& info = code_->kernel.program.tensors[t];
             s->temp_offset.push_back(s->workspace);
+            if (held.count(t)) continue;
             int64_t bytes = static_cast<int64_t>(size_of(compute_type(info.dtype)));
             for (const Sym& d : info.shape) bytes *= std::max<int64_t>(0, value(d));
             s->workspace += (bytes + 63) / 64 * 64;
@@ -201,6 +227,60 @@ private:
         for (const FoldedRead& f : code_->folded) s->empty_read |= value(f.elements) == 0 && value(f.points) > 0;
         last_ = s;
         return s;
+    }
+
+    Diagnostic failure(int64_t status) const {
+        return Diagnostic(code_->lowered.faults[static_cast<size_t>(status - 1)] + ".", {},
+                          "Check the values of the index tensor against the extent of the dimension that it indexes.");
+    }
+
+    TogetherSizes together(const Lowered::Together& g, const Sizes& s, const std::function<int64_t(const Sym&)>& value) const {
+        const Program& p = code_->kernel.program;
+        TogetherSizes r{.tasks = value(g.tasks()), .batches = value(g.batches), .rows = value(g.rows)};
+        if (r.tasks <= 1) return r;
+        for (size_t i = g.first; i < g.first + g.count; ++i) r.work += s.work[i];
+        for (size_t a = 0; a < code_->sources.size(); ++a) {
+            const Code::Source& from = code_->sources[a];
+            if (from.kind != Code::Source::Temp) continue;
+            const TensorId t = code_->kernel.workspace[from.index];
+            if (std::find(g.held.begin(), g.held.end(), t) == g.held.end()) continue;
+            const int64_t row = value(product(p.tensors[t].shape)) / (r.batches * r.rows) * static_cast<int64_t>(size_of(compute_type(p.tensors[t].dtype)));
+            r.held.push_back({a, row, r.bytes});
+            r.bytes += (g.tile * row + 63) / 64 * 64 + 64;
+        }
+        return r;
+    }
+
+    // One task after the other through all stages. Temporaries hold a task's rows: their pointers are moved back by the rows
+    // before them, so that the stages find each row where it would lie in the whole tensor.
+    void run_together(const Lowered::Together& g, const TogetherSizes& own, const Sizes& s, void** arguments, const std::vector<int64_t>& symbols,
+                      bool stream, std::atomic<int64_t>& fault, runtime::ThreadPool& pool) const {
+        size_t scratch = 0;
+        for (size_t i = g.first; i < g.first + g.count; ++i)
+            scratch = std::max(scratch, (static_cast<size_t>(code_->stages[i].scratch_bytes(symbols.data())) + 63) / 64 * 64);
+        const int64_t tiles = own.tasks / own.batches;
+        pool.parallel_for(own.tasks, grain_of(own.tasks, own.work, pool), [&](int64_t begin, int64_t end, int worker) {
+            char* memory = static_cast<char*>(pool.scratch(worker, scratch + static_cast<size_t>(own.bytes)));
+            std::vector<void*> args(arguments, arguments + code_->sources.size());
+            int64_t status = 0;
+            for (int64_t task = begin; task < end; ++task) {
+                const int64_t from = task % tiles * g.tile, row = task / tiles * own.rows + from,
+                              rows = std::min(g.tile, own.rows - from);
+                for (const TogetherSizes::Held& h : own.held) {
+                    const auto before = static_cast<uintptr_t>(row * h.row_bytes);
+                    // Where the whole tensor would begin, at a multiple of 64 bytes.
+                    args[h.argument] = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory) + scratch +
+                                                               static_cast<uintptr_t>(h.offset) + before % 64 - before);
+                }
+                for (size_t i = g.first; i < g.first + g.count; ++i) {
+                    const bool by_row = !code_->lowered.stages[i].contraction;
+                    const int64_t each = s.tasks[i] / own.tasks, first = by_row ? row : task * each;
+                    code_->stages[i].run(args.data(), symbols.data(), first, first + (by_row ? rows : each), memory, &status);
+                }
+            }
+            if (stream) std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (status != 0) fault.store(status, std::memory_order_relaxed);
+        });
     }
 
     void pointers(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace, const Sizes& s,

@@ -21,7 +21,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 15;
+const int kEmitterVersion = 16;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

@@ -49,6 +49,7 @@ struct Stage {
     math::Sym tasks;   // tasks are [0, tasks)
     math::Sym work;    // picoseconds of all tasks together on one thread, roughly: decides whether threads share them
     std::optional<ContractionFacts> contraction = {};
+    bool packs = false;  // brings a factor into panels for a later stage
 };
 
 struct Lowered {
@@ -57,6 +58,16 @@ struct Lowered {
     std::vector<Stage> stages;  // in order
     std::vector<Pack> packs;
     std::vector<SharedPanels> shared;
+    // Stages that run together, task by task: a task is `tile` rows of one of the batch points, and each of these stages has
+    // the same number of tasks of its own for it, or one for each row. `held` have room for the rows of one task.
+    struct Together {
+        size_t first = 0, count = 0;
+        math::Sym batches = 1, rows = 1;
+        int64_t tile = 1;
+        std::vector<math::TensorId> held;
+        math::Sym tasks() const { return batches * ceil_div(rows, tile); }
+    };
+    std::vector<Together> together;  // in order
     std::vector<std::string> faults;  // message of status code i + 1
     // Results that code for the symbol kStreamSymbol != 0 writes past the caches, and the elements of a row of theirs
     // that must come in whole multiples of 64 bytes (0: rows may begin anywhere).

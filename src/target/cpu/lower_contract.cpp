@@ -42,11 +42,17 @@ public:
         m_tiles_ =
             rows_.is_const() ? ceil_div(rows_, plan_.mt) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
         mt_ = rows_.is_const() ? Sym(plan_.mt) : ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_);
+        const int64_t together = c.together[nest];
+        if (together) {
+            m_tiles_ = ceil_div(rows_, together);
+            mt_ = together;
+            most_rows_ = (together + mr_ - 1) / mr_ * mr_;
+        }
         if (unpacked_) {
             // Rows that lie along the depth are copied as they are, which costs a fraction of turning them. Narrow tasks
             // of rows: what is copied stays in the first caches, and threads have something to share.
             copied_rows_ = !a_.constant && packer(a_).can_copy();
-            if (!rows_.is_const() || *rows_.constant() > 2 * mr_) {
+            if (!together && (!rows_.is_const() || *rows_.constant() > 2 * mr_)) {
                 const Sym threads = min(4, floor_div(rows_, Sym(2 * mr_)));
                 m_tiles_ = max(1, max(threads, ceil_div(rows_, Sym(kUnpackedRows))));
                 mt_ = max(mr_, ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_));
@@ -58,12 +64,12 @@ public:
         }
         // Rows that several tasks want are packed once for all of them, unless packing repeats elements: then they
         // would take more memory than what they come from. So are columns, where there may be several tiles of rows.
-        a_.shared = !a_.constant && a_.batch.size() <= k_.batch.size() && !expands(a_) &&
+        a_.shared = !together && !a_.constant && a_.batch.size() <= k_.batch.size() && !expands(a_) &&
                     (a_.batch.size() < k_.batch.size() || columns_.upper() > plan_.nt);
         b_factor_.shared = !b_factor_.constant && !expands(b_factor_) &&
                            (b_factor_.batch.size() < k_.batch.size() || rows_.upper() > plan_.mt);
         nt_ = tile_columns();
-        share_rows();
+        if (!together) share_rows();
     }
 
     // Whether the columns can be read where they stand: side by side in memory, with masks that cost nothing at the end.

@@ -16,6 +16,7 @@ struct Context {
     std::vector<Storage> storage;  // by tensor
     Faults faults;
     Lowered& out;
+    std::vector<int64_t> together;  // by nest: rows at a time with others (tile/schedule), or 0
 };
 
 // A range of a grid variable that one task covers.

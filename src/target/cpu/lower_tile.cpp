@@ -137,7 +137,8 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
     const Sym groups = ceil_div(count, group);
     Stage stage{.function = name_ + "_pack_" + f.name,
                 .tasks = extent(f.batch) * groups,
-                .work = extent(f.batch) * f.span * depth_ * kPackWork};
+                .work = extent(f.batch) * f.span * depth_ * kPackWork,
+                .packs = true};
     f.panels = b_.param(name_ + "_" + f.name, panel_type(), static_cast<uint32_t>(c_.out.arguments.size()));
     if (f.constant) {
         c_.out.packs.push_back({stage.function, stage.tasks, elements, panel_type(),
