@@ -1,5 +1,7 @@
 #include "loop/content.h"
 
+#include <bit>
+
 namespace opwright::loop {
 namespace {
 
@@ -53,8 +55,10 @@ std::string content(const Program& p) {
     for (size_t i = 0; i < p.node_count(); ++i) {
         const Node& n = p.node(static_cast<ExprId>(i));
         w.list(n.op, n.fn, n.type.dtype, n.type.lanes, n.buffer, n.args[0], n.args[1], n.args[2], n.payload);
-        if (n.op != Op::Shuffle) continue;
-        for (int lane : p.shuffle_lanes(n.payload)) w.number(lane);
+        if (n.op == Op::Shuffle)
+            for (int lane : p.shuffle_lanes(n.payload)) w.number(lane);
+        if (n.op == Op::Lookup)
+            for (float x : p.lookup_entries(n.payload)) w.number(std::bit_cast<uint32_t>(x));
     }
     w.number(p.buffers.size());
     for (const Buffer& b : p.buffers) w.list(b.dtype, b.space, b.argument, b.elements, b.read_only, b.no_alias);

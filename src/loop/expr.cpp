@@ -403,6 +403,12 @@ Expr insert(Expr x, int lane, Expr scalar) {
     return x.program->intern({.op = Op::Insert, .type = x.type(), .args = {x, scalar}, .payload = lane});
 }
 
+Expr lookup(Expr index, const LookupTable& table) {
+    if (index.type().dtype != DType::I32) misuse(fmt::format("lookup by {}", to_string(index.type())));
+    return index.program->intern({.op = Op::Lookup, .type = index.type().with(DType::F32), .args = {index},
+                                  .payload = index.program->lookup_table(table)});
+}
+
 Expr permute_lanes(Expr x, const std::vector<int>& lanes) { return permute_lanes(x, {}, lanes); }
 
 Expr permute_lanes(Expr x, Expr y, const std::vector<int>& lanes) {

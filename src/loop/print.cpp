@@ -279,6 +279,11 @@ private:
                 for (size_t i = 0; i < lanes.size(); ++i) text += fmt::format("{}{}", i ? " " : "", lanes[i]);
                 return text + ")";
             }
+            case Op::Lookup: {
+                std::string text = fmt::format("lookup({};", render(n.args[0], 0));
+                for (float x : p_.lookup_entries(n.payload)) text += fmt::format(" {}", x);
+                return text + ")";
+            }
         }
         return {};
     }

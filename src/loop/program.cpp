@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 namespace opwright::loop {
 
 std::string to_string(Type t) {
@@ -38,6 +40,14 @@ int64_t Program::shuffle_table(const std::vector<int>& lanes) {
         if (shuffles_[i] == lanes) return static_cast<int64_t>(i);
     shuffles_.push_back(lanes);
     return static_cast<int64_t>(shuffles_.size() - 1);
+}
+
+int64_t Program::lookup_table(const LookupTable& entries) {
+    for (size_t i = 0; i < lookups_.size(); ++i)
+        if (std::bit_cast<std::array<uint32_t, 16>>(lookups_[i]) == std::bit_cast<std::array<uint32_t, 16>>(entries))
+            return static_cast<int64_t>(i);
+    lookups_.push_back(entries);
+    return static_cast<int64_t>(lookups_.size() - 1);
 }
 
 }  // namespace opwright::loop

@@ -5,6 +5,7 @@
 // point, which is how one load serves several statements. Everything but loads and locals is pure, and an emitter may
 // compute it once, as far out as its operands allow.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -64,6 +65,7 @@ enum class Op : uint8_t {
     Extract,     // lane `payload` of arg 0
     Insert,      // arg 0 with lane `payload` replaced by scalar arg 1
     Shuffle,     // lanes of arg 0 and (where given) arg 1 placed by shuffle table `payload`
+    Lookup,      // f32: entry (arg 0 mod 16) of lookup table `payload`; arg 0 is i32
 };
 
 // Up to three operands; those that are absent are none.
@@ -75,6 +77,9 @@ struct Operands {
     constexpr const ExprId* end() const { return ids + 3; }
     bool operator==(const Operands&) const = default;
 };
+
+// What Op::Lookup chooses from.
+using LookupTable = std::array<float, 16>;
 
 // One interned expression.
 struct Node {
@@ -170,6 +175,9 @@ public:
     int64_t shuffle_table(const std::vector<int>& lanes);
     const std::vector<int>& shuffle_lanes(int64_t table) const { return shuffles_[static_cast<size_t>(table)]; }
 
+    int64_t lookup_table(const LookupTable& entries);
+    const LookupTable& lookup_entries(int64_t table) const { return lookups_[static_cast<size_t>(table)]; }
+
     StmtId add(Stmt s) { stmts.push_back(std::move(s)); return static_cast<StmtId>(stmts.size() - 1); }
     const Stmt& stmt(StmtId id) const { return stmts[static_cast<uint32_t>(id)]; }
     const Buffer& buffer(BufferId id) const { return buffers[static_cast<uint32_t>(id)]; }
@@ -193,6 +201,7 @@ private:
     std::vector<bool> impure_;
     std::unordered_map<Node, ExprId, NodeHash> index_;
     std::vector<std::vector<int>> shuffles_;
+    std::vector<LookupTable> lookups_;
 };
 
 inline Type Expr::type() const { return program->type(id); }

@@ -113,6 +113,7 @@ private:
                 return expect(need(2) && type(0) == n.type && type(1) == n.type.with_lanes(1) && n.payload >= 0 &&
                               n.payload < lanes);
             case Op::Shuffle: return expect((count == 1 || need(2)) && shuffle_fits(n));
+            case Op::Lookup: return expect(need(1) && n.type.dtype == DType::F32 && type(0) == n.type.with(DType::I32));
         }
     }
 

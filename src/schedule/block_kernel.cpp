@@ -212,6 +212,8 @@ std::optional<Program> substitute(const Program& p, TensorId t) {
 }
 }  // namespace
 
+Kernel with_shared_rows(const Kernel& k) { return Unifier(k).run(); }
+
 Kernel form_block_kernel(const Program& p, bool recompute) {
     std::set<TensorId> apart;
     Program program = unroll_tables(p);

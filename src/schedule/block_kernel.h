@@ -13,4 +13,7 @@ namespace opwright::schedule {
 //   of any length is served by loops that hold one block of it at a time.
 Kernel form_block_kernel(const math::Program& p, bool recompute);
 
+// The first of these by itself.
+Kernel with_shared_rows(const Kernel& k);
+
 }  // namespace opwright::schedule

@@ -9,6 +9,7 @@
 #include "schedule/parts.h"
 #include "schedule/together.h"
 #include "schedule/window.h"
+#include "tile/join_walks.h"
 
 namespace opwright::tile {
 using namespace math;
@@ -53,6 +54,7 @@ public:
                 if (auto e = check(plan, nest); !e.ok()) return e.error();
                 for (size_t j = 0; j < nest.equations.size(); ++j)
                     equation(nest, plan, nest.equations[j], plan.equations[j], out.body);
+                join_walks(nest, out.body, p_);
             }
             p_.nests.push_back(std::move(out));
         }

@@ -13,6 +13,7 @@
 
 #include "loop/builder.h"
 #include "target/cpu/emit_arithmetic.h"
+#include "target/cpu/emit_order.h"
 #include "target/cpu/math.h"
 
 namespace opwright::target::cpu {
@@ -369,6 +370,7 @@ private:
                 if (n.args[1] == ExprId::none) return b_.CreateShuffleVector(x, p_.shuffle_lanes(n.payload));
                 return b_.CreateShuffleVector(x, operand(1), p_.shuffle_lanes(n.payload));
             }
+            case Op::Lookup: return a_.lookup(n.type, operand(0), p_.lookup_entries(n.payload));
             case Op::Literal:
             case Op::Symbol:
             case Op::TaskBegin:
@@ -725,6 +727,8 @@ std::unique_ptr<llvm::Module> emit_module(const Program& program, const Features
     AliasScopes aliases(expanded, context);
     FunctionEmitter emitter(expanded, features, *module, aliases);
     for (const Function& f : program.functions) emitter.emit(f);
+    if (!program.plain_addresses)
+        for (llvm::Function& f : *module) interleave(f);
     // A symbol that every object has, by which the loader links it.
     llvm::Type* i32 = llvm::Type::getInt32Ty(context);
     new llvm::GlobalVariable(*module, i32, true, llvm::GlobalValue::ExternalLinkage,

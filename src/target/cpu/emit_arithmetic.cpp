@@ -404,6 +404,37 @@ llvm::Value* Arithmetic::first_lanes(Value* count, int lanes) {
     return b_.CreateICmpSLT(llvm::ConstantVector::get(steps), broadcast(b_.CreateTrunc(n, lane), lanes));
 }
 
+llvm::Value* Arithmetic::lookup(loop::Type t, Value* index, const loop::LookupTable& table) {
+    std::vector<llvm::Constant*> entries;
+    for (float x : table) entries.push_back(llvm::ConstantFP::get(module_.getContext(), llvm::APFloat(x)));
+    Value* all = llvm::ConstantVector::get(entries);
+    constexpr int kEntries = 16;
+#if defined(__x86_64__)
+    if (f_.level == Level::Avx512 && t.lanes > kEntries) {
+        const loop::Type half = t.with_lanes(t.lanes / 2);
+        return halves(t.lanes, [&](const std::vector<int>& part) {
+            return lookup(half, b_.CreateShuffleVector(index, part), table);
+        });
+    }
+    if (f_.level == Level::Avx512) {  // one permutation of the table; fewer lanes are the first of a vector
+        std::vector<int> widened(kEntries, llvm::PoisonMaskElem), first;
+        for (int i = 0; i < t.lanes; ++i) widened[static_cast<size_t>(i)] = i, first.push_back(i);
+        llvm::Type* vector = llvm::FixedVectorType::get(b_.getInt32Ty(), kEntries);
+        if (!t.is_vector()) index = b_.CreateInsertElement(llvm::PoisonValue::get(vector), index, uint64_t{0});
+        else if (t.lanes < kEntries) index = b_.CreateShuffleVector(index, widened);
+        Value* r = b_.CreateIntrinsic(Intrinsic::x86_avx512_permvar_sf_512, {}, {all, index});
+        if (!t.is_vector()) return b_.CreateExtractElement(r, uint64_t{0});
+        return t.lanes < kEntries ? b_.CreateShuffleVector(r, first) : r;
+    }
+#endif
+    const auto entry = [&](Value* i) { return b_.CreateExtractElement(all, b_.CreateAnd(i, constant(i->getType(), kEntries - 1))); };
+    if (!t.is_vector()) return entry(index);
+    Value* r = llvm::PoisonValue::get(type(t));
+    for (int i = 0; i < t.lanes; ++i)
+        r = b_.CreateInsertElement(r, entry(b_.CreateExtractElement(index, static_cast<uint64_t>(i))), static_cast<uint64_t>(i));
+    return r;
+}
+
 llvm::Value* Arithmetic::reduce(BinaryFn f, loop::Type t, Value* x) {
     if (t.dtype == DType::Bool) {
         llvm::Type* mask = b_.getIntNTy(t.lanes);

@@ -32,6 +32,7 @@ public:
 
     llvm::Value* ramp(loop::Type t, llvm::Value* base, int64_t stride);
     llvm::Value* first_lanes(llvm::Value* count, int lanes);
+    llvm::Value* lookup(loop::Type t, llvm::Value* index, const loop::LookupTable& table);
     llvm::Value* reduce(loop::BinaryFn f, loop::Type t, llvm::Value* x);
 
     // Lane by lane calls of a C function of one or two floats, out of line. With `fast` and `ok`, only lanes that are

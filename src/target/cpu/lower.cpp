@@ -191,9 +191,12 @@ private:
             case StmtKind::Store:
             case StmtKind::ScatterReduce: {
                 const Equation& q = c_.math.equations[s.equation];
+                stored_.clear();
                 for (int u = 0; u < point_.positions(); ++u) {
-                    const LExpr v = point_.eval(q.rhs, u);
+                    LExpr v = point_.eval(q.rhs, u);
+                    if (keeping_) v = b_.let(c_.math.tensors[q.lhs].name, v);
                     point_.store(q, v, u);
+                    stored_.push_back(v);
                 }
                 return;
             }
@@ -301,7 +304,11 @@ private:
             point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
             point_.bind(s.var, i);
             point_.set_sharing(sharing);
-            for (const Stmt& x : s.body) stmt(x);
+            for (size_t k = 0; k < s.body.size(); ++k) {
+                keeping_ = s.body[k].kind == StmtKind::Store && k + 1 < s.body.size();
+                stmt(s.body[k]);
+                if (keeping_) keep_stored(s, k, positions);
+            }
             point_.set_sharing(false);
             point_.set_ahead(nullptr);
             point_.restore(scope);
@@ -392,6 +399,18 @@ private:
             },
             [&] { sweep(r.begin, false); });
     }
+    // What statement k of the loop has stored serves the statements behind it without being read back.
+    void keep_stored(const Stmt& s, size_t k, int positions) {
+        const Equation& q = c_.math.equations[s.body[k].equation];
+        for (size_t i = k + 1; i < s.body.size(); ++i) {
+            if (s.body[i].kind != StmtKind::Load) continue;
+            const ExprId load = c_.tile.buffers[s.body[i].dst].value;
+            const math::Expr& x = c_.math.expr(load);
+            if (x.ref != q.lhs || !std::equal(q.at.begin(), q.at.end(), x.args.begin(), x.args.end())) continue;
+            for (int u = 0; u < positions; ++u) point_.set_value(load, u, stored_[static_cast<size_t>(u)]);
+        }
+    }
+
     // Whether the results of a loop over lanes may be too large to be worth a place in the caches: contiguous elements
     // of an output that nothing here reads. True where a row may begin anywhere, false where lanes must keep their
     // places, nullopt: not.
@@ -749,6 +768,8 @@ private:
     std::map<VarId, Range> ranges_;
     std::vector<TensorId> locals_;
     std::map<const Stmt*, Point::Ahead> ahead_;
+    std::vector<LExpr> stored_;  // by the last store, of each position
+    bool keeping_ = false;       // the store is not the last statement of its loop over lanes
     std::map<tile::BufferId, Accumulator> accumulators_;
     std::map<tile::BufferId, std::pair<loop::BufferId, LExpr>> memory_;  // partial results, and the index of the first
     struct {

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <span>
+
+#include "target/cpu/math_tables.h"
 
 namespace opwright::target::cpu {
 namespace {
@@ -41,6 +44,19 @@ Expr horner(Expr x, std::initializer_list<double> coefficients) {
     for (auto c = std::rbegin(coefficients); c != std::rend(coefficients); ++c)
         r = r ? mul_add(r, x, like(x, *c)) : like(x, *c);
     return r;
+}
+
+// The polynomial whose coefficients are entry `index` of each table, the constant term first: terms in pairs, then by
+// powers of r^2, which makes a shorter chain than multiply-adds by r.
+Expr piecewise(Expr r, Expr index, std::span<const LookupTable> tables) {
+    const auto pair = [&](size_t i) {
+        Expr low = lookup(index, tables[i]);
+        return i + 1 < tables.size() ? mul_add(lookup(index, tables[i + 1]), r, low) : low;
+    };
+    size_t i = (tables.size() - 1) / 2 * 2;
+    Expr p = pair(i), square = r * r;
+    while (i > 0) p = mul_add(p, square, pair(i -= 2));
+    return p;
 }
 
 // ---- exponentials, f32 -----------------------------------------------------------------------------------------------
@@ -92,6 +108,16 @@ Expr tanh_f32(Expr x) {
     Expr power = as_float(shift_left(p.integer, 23) + like_int(p.integer, 0x3f800000));  // 2^n, n in [0, 29]
     Expr m = mul_add(power, expm1_polynomial(p.r), power - like(x, 1));                     // e^2a - 1
     return copy_sign(div(m, m + like(x, 2)), x);
+}
+
+Expr tanh_by_pieces(Expr x) {
+    Expr a = at_most(abs(x), 10), half_octave = shift_right(bits(a), 22);
+    constexpr int64_t first = (127 - 4) * 2;  // of 1/16
+    half_octave = binary(BinaryFn::Max, half_octave, like_int(half_octave, first));
+    const std::span<const LookupTable> tables = kTanh;
+    Expr r = a - lookup(half_octave, tables[0]);
+    Expr slope = piecewise(r, half_octave, tables.subspan(2));
+    return copy_sign(mul_add(slope, r, lookup(half_octave, tables[1])), x);
 }
 
 // e^|x| / 2 without overflow before the result's; |x| is bounded by the caller.
@@ -338,6 +364,15 @@ Expr erf_f32(Expr x) {
     return copy_sign(select(lt(a, like(x, 1)), small, large), x);
 }
 
+Expr erf_by_pieces(Expr x) {
+    Expr a = at_most(abs(x), 0x1.effffep+1);  // the last float before 3.875, whose piece would be the 16th
+    const std::span<const LookupTable> tables = kErf;
+    Expr magic = like(x, kMagic / 4);  // leaves quarters
+    Expr t = a + magic, r = a - (t - magic);
+    Expr slope = piecewise(r, bits(t), tables.subspan(1));
+    return copy_sign(mul_add(slope, r, lookup(bits(t), tables[0]) + r), x);
+}
+
 // ---- powers and remainders of f32, through f64 -----------------------------------------------------------------------
 
 Expr pow_f32(Expr x, Expr y) {
@@ -416,6 +451,7 @@ MathPlan plan_math(UnaryFn f, Expr x, const Features& features) {
     }
     if (f < UnaryFn::Exp || f > UnaryFn::Erf) return {};
     if (t == DType::F64) return {{}, {}, std::string(name(f))};
+    const bool pieces = features.level == Level::Avx512;
     switch (f) {
         case UnaryFn::Exp: return {exp_f32(x), {}, {}};
         case UnaryFn::Exp2: return {exp2_f32(x), {}, {}};
@@ -431,11 +467,11 @@ MathPlan plan_math(UnaryFn f, Expr x, const Features& features) {
         case UnaryFn::Atan: return {atan_f32(x), {}, {}};
         case UnaryFn::Sinh: return {sinh_f32(x), {}, {}};
         case UnaryFn::Cosh: return {cosh_f32(x), {}, {}};
-        case UnaryFn::Tanh: return {tanh_f32(x), {}, {}};
+        case UnaryFn::Tanh: return {pieces ? tanh_by_pieces(x) : tanh_f32(x), {}, {}};
         case UnaryFn::Asinh: return {asinh_f32(x), {}, {}};
         case UnaryFn::Acosh: return {acosh_f32(x), {}, {}};
         case UnaryFn::Atanh: return {atanh_f32(x), {}, {}};
-        case UnaryFn::Erf: return {erf_f32(x), {}, {}};
+        case UnaryFn::Erf: return {pieces ? erf_by_pieces(x) : erf_f32(x), {}, {}};
         default: return {};
     }
 }

@@ -6,6 +6,7 @@
 
 #include "base/object_cache.h"
 #include "schedule/siblings.h"
+#include "schedule/block_kernel.h"
 #include "schedule/window.h"
 #include "tile/apply.h"
 
@@ -38,6 +39,9 @@ Planned plan(const Request& r, const Features& f) {
                  .byte_fours = f.vnni && f.masked};
     p.kernel = schedule::form_kernel_with_rows(*r.program, r.constant_inputs);
     schedule::join_siblings(p.kernel);
+    // Loops of a nest over one row have one variable, so that tile::apply can join them.
+    if (std::none_of(p.kernel.nests.begin(), p.kernel.nests.end(), [](const schedule::Nest& n) { return n.contraction.has_value(); }))
+        p.kernel = schedule::with_shared_rows(p.kernel);
     p.untuned = schedule::default_cpu_schedule(p.kernel, p.machine);
     p.symbols = r.program->symbols();
     return p;
