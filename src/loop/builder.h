@@ -46,6 +46,9 @@ Expr first_lanes(Expr count, int lanes);                   // mask of a tail: la
 Expr reduce_lanes(BinaryFn f, Expr x);                     // Add Mul Min Max And Or; x itself when scalar
 Expr extract(Expr x, int lane);
 Expr insert(Expr x, int lane, Expr scalar);
+// Min and Max of floats that are no NaN; anything may come of one.
+Expr extreme_of_numbers(BinaryFn f, Expr a, Expr b);
+Expr reduce_lanes_of_numbers(BinaryFn f, Expr x);
 Expr lookup(Expr index, const LookupTable& table);  // entry index mod 16; the index is i32
 Expr permute_lanes(Expr x, const std::vector<int>& lanes);
 Expr permute_lanes(Expr x, Expr y, const std::vector<int>& lanes);  // lanes of y count on from those of x

@@ -387,6 +387,20 @@ Expr reduce_lanes(BinaryFn f, Expr x) {
         {.op = Op::ReduceLanes, .fn = static_cast<uint8_t>(f), .type = x.type().with_lanes(1), .args = {x}});
 }
 
+Expr extreme_of_numbers(BinaryFn f, Expr a, Expr b) {
+    if ((f != BinaryFn::Min && f != BinaryFn::Max) || a.type() != b.type() || !is_float(a.type().dtype))
+        misuse(fmt::format("{} of numbers that are {} and {}", name(f), to_string(a.type()), to_string(b.type())));
+    return a.program->intern({.op = Op::Binary, .fn = static_cast<uint8_t>(f), .type = a.type(), .args = {a, b}, .payload = 1});
+}
+Expr reduce_lanes_of_numbers(BinaryFn f, Expr x) {
+    if (f != BinaryFn::Min && f != BinaryFn::Max) misuse(fmt::format("reduce_lanes of numbers by {}", name(f)));
+    const Expr r = reduce_lanes(f, x);
+    Node n = x.program->node(r);
+    if (n.op != Op::ReduceLanes) return r;
+    n.payload = 1;
+    return x.program->intern(n);
+}
+
 Expr extract(Expr x, int lane) {
     if (lane < 0 || lane >= x.type().lanes) misuse(fmt::format("lane {} of {}", lane, to_string(x.type())));
     if (!x.type().is_vector()) return x;

@@ -241,7 +241,7 @@ private:
             case Op::Binary: {
                 int level = 0;
                 const std::string_view symbol = infix(n.binary(), &level);
-                if (symbol.empty()) return call(name(n.binary()), n);
+                if (symbol.empty()) return call(fmt::format("{}{}", name(n.binary()), n.payload ? "_of_numbers" : ""), n);
                 const std::string text =
                     fmt::format("{} {} {}", render(n.args[0], level), symbol, render(n.args[1], level + 1));
                 return level < context ? "(" + text + ")" : text;
@@ -267,7 +267,8 @@ private:
                 if (n.args[1] == ExprId::none) return text;
                 return fmt::format("({} where {} else {})", text, render(n.args[1], 0), render(n.args[2], 0));
             }
-            case Op::ReduceLanes: return call(fmt::format("lanes_{}", name(n.binary())), n);
+            case Op::ReduceLanes:
+                return call(fmt::format("lanes_{}{}", name(n.binary()), n.payload ? "_of_numbers" : ""), n);
             case Op::Extract: return fmt::format("{}.{}", render(n.args[0], 9), n.payload);
             case Op::Insert:
                 return fmt::format("insert({}, {}, {})", render(n.args[0], 0), n.payload, render(n.args[1], 0));

@@ -49,7 +49,7 @@ enum class Op : uint8_t {
     Ramp,        // scalar integer arg 0 + lane * payload
     FirstLanes,  // mask: lane < arg 0 (scalar i64, any value)
     Unary,       // function in `fn`
-    Binary,      // function in `fn`
+    Binary,      // function in `fn`; payload 1, of Min and Max of floats: anything may come of a NaN
     Select,      // arg 0 ? arg 1 : arg 2, lane by lane (condition bool of equal lanes)
     Fma,         // arg 0 * arg 1 + arg 2 with one rounding
     MulAdd,      // the same, contracted only where the processor has the instruction: use this in sums of products
@@ -61,7 +61,7 @@ enum class Op : uint8_t {
     Bitcast,     // the same bits in all; neighbours become one wider element, the lower lane its lower bits, or the reverse
     Load,        // args: element offset (scalar i64) [, mask, pass-through]; payload: element stride between lanes (not 0)
     Gather,      // args: element offsets (i32 or i64, one a lane) [, mask, pass-through]
-    ReduceLanes, // fold of all lanes with `fn` (Add Mul Min Max And Or), halves onto each other; scalar
+    ReduceLanes, // fold of all lanes with `fn` (Add Mul Min Max And Or), halves onto each other; scalar; payload as Binary
     Extract,     // lane `payload` of arg 0
     Insert,      // arg 0 with lane `payload` replaced by scalar arg 1
     Shuffle,     // lanes of arg 0 and (where given) arg 1 placed by shuffle table `payload`

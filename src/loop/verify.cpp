@@ -77,7 +77,8 @@ private:
                 return expect(need(1) && type(0) == n.type.with_lanes(1) && lanes > 1 && is_int(n.type.dtype));
             case Op::FirstLanes: return expect(need(1) && type(0) == kIndex && n.type.dtype == DType::Bool && lanes > 1);
             case Op::Unary: return expect(need(1) && unary_fits(n.unary(), type(0), n.type));
-            case Op::Binary: return expect(need(2) && type(0) == type(1) && binary_fits(n.binary(), type(0), n.type));
+            case Op::Binary:
+                return expect(need(2) && type(0) == type(1) && binary_fits(n.binary(), type(0), n.type) && of_numbers(n));
             case Op::Select:
                 return expect(need(3) && type(0) == n.type.with(DType::Bool) && type(1) == n.type && type(2) == n.type);
             case Op::Fma:
@@ -106,7 +107,7 @@ private:
                               p_.buffer(n.buffer).dtype == n.type.dtype && masked(n));
             case Op::ReduceLanes:
                 return expect(need(1) && type(0).is_vector() && type(0).with_lanes(1) == n.type &&
-                              folds(n.binary(), n.type.dtype));
+                              folds(n.binary(), n.type.dtype) && of_numbers(n));
             case Op::Extract:
                 return expect(need(1) && type(0).with_lanes(1) == n.type && n.payload >= 0 && n.payload < type(0).lanes);
             case Op::Insert:
@@ -161,6 +162,11 @@ private:
             case BinaryFn::Or: return is_int(t) || t == DType::Bool;
             default: return false;
         }
+    }
+
+    static bool of_numbers(const Node& n) {
+        const bool extreme = n.binary() == BinaryFn::Min || n.binary() == BinaryFn::Max;
+        return n.payload == 0 || (n.payload == 1 && extreme && is_float(n.type.dtype));
     }
 
     bool masked(const Node& n) const {

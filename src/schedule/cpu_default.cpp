@@ -185,7 +185,10 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
     if (plan.lane == kNone || best < -20) return {};
     plan.lanes = lanes_for(m, widest_on(p, q.rhs, plan.lane), p.vars[plan.lane].extent);
     if (plan.lanes == 1) return {};
-    plan.unroll = body.special > 1 || body.operations > 24 ? 1 : body.special == 1 || body.operations > 8 ? 2 : 4;
+    // Of a fold the terms count: what follows it, as the logarithm of a sum of exponentials, is computed once a row.
+    Body step = body;
+    if (plan.lane_reduces && body.reduces.size() == 1) step = inspect(p, p.expr(body.reduces[0]).args[0]);
+    plan.unroll = step.special > 1 || step.operations > 24 ? 1 : step.special == 1 || step.operations > 8 ? 2 : 4;
     // A reduction across rows reads the rows in order, some at a time, where all of it lies in one task.
     if (chunked && across_rows(p, q, body, plan)) {
         plan.rows = kRows;

@@ -246,6 +246,33 @@ TEST_P(TargetCpuMath, RoundingAndSigns) {
     for (int lanes : {1, f().lanes(DType::F64)}) check_simple<double>(f(), lanes);
 }
 
+TEST_P(TargetCpuMath, LookupsGoByTheIndexModulo16) {
+    LookupTable table;
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i * i) - 0.5f;
+    std::vector<float> x;
+    for (int i = -40; i < 60; ++i) x.push_back(static_cast<float>(i));
+    for (int lanes : {1, 2, 8, 16, 32}) {
+        const auto got = map<float>(f(), lanes, x, [&](Expr v) { return lookup(cast(v, DType::I32), table); });
+        for (size_t i = 0; i < x.size(); ++i)
+            EXPECT_EQ(got[i], table[static_cast<size_t>(static_cast<int>(x[i]) & 15)]) << lanes << " lanes, " << x[i];
+    }
+}
+
+TEST_P(TargetCpuMath, ExtremesOfNumbersOrderZeros) {
+    const std::vector<float> x{0, -0.0f, 1, -2, INFINITY, -INFINITY, 0x1p-149f, -0.0f};
+    for (int lanes : {1, 4, f().lanes(DType::F32), 2 * f().lanes(DType::F32)})
+        for (float c : x) {
+            for (BinaryFn fn : {BinaryFn::Max, BinaryFn::Min}) {
+                const auto got = map2<float>(f(), lanes, x, std::vector<float>(x.size(), c),
+                                             [&](Expr a, Expr b) { return extreme_of_numbers(fn, a, b); });
+                for (size_t i = 0; i < x.size(); ++i) {
+                    const float want = fn == BinaryFn::Max ? maximum(x[i], c) : -maximum(-x[i], -c);
+                    EXPECT_TRUE(same(got[i], want)) << lanes << " lanes, " << x[i] << " and " << c;
+                }
+            }
+        }
+}
+
 }  // namespace
 
 INSTANTIATE_TEST_SUITE_P(Levels, TargetCpuMath, testing::Range(0, static_cast<int>(machine_levels().size())),

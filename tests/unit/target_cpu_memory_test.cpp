@@ -1,6 +1,7 @@
 // Access to memory: what is turned in registers, what goes past the caches, what is asked for ahead.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -160,6 +161,50 @@ TEST(CpuMemory, SumsAcrossRows) {
                 float want = 0;
                 for (int64_t i = 0; i < m; ++i) want += x.as<float>()[i * n + j];
                 ASSERT_EQ(y.as<float>()[j], want) << level << " " << m << "x" << n << " at " << j;
+            }
+        }
+}
+
+// Extremes of rows look for NaN apart from the numbers: wherever it stands, and whichever zero does.
+TEST(CpuMemory, ExtremesOfRowsKeepNanAndTheSignsOfZeros) {
+    const std::string source = "op f(x[m,n]) -> y[m]:\n    y[m] = ";
+    for (const std::string& level : levels())
+        for (int64_t n : {1, 5, 16, 17, 64, 67, 200}) {
+            Tensor x(DType::F32, {2 * n + 2, n});
+            for (int64_t i = 0; i < x.size(); ++i) x.as<float>()[i] = -0.0f;
+            for (int64_t i = 0; i < n; ++i) {
+                x.as<float>()[i * n + i] = NAN;        // row i: one NaN among zeros
+                x.as<float>()[(n + i) * n + i] = 0.0f;  // row n + i: one +0 among -0
+            }
+            for (int64_t i = 0; i < n; ++i) x.as<float>()[2 * n * n + i] = -INFINITY;  // then infinities; then -0 alone
+            for (const bool max : {true, false}) {
+                const Tensor y = run(source + (max ? "max" : "min") + "[n](x[m,n])\n", {x}, {2 * n + 2}, level);
+                for (int64_t i = 0; i < n; ++i) {
+                    EXPECT_TRUE(std::isnan(y.as<float>()[i])) << level << " n " << n << " at " << i;
+                    const float zero = y.as<float>()[n + i];
+                    EXPECT_TRUE(zero == 0 && std::signbit(zero) == (!max && n > 1)) << level << " n " << n << " at " << i;
+                }
+                EXPECT_EQ(y.as<float>()[2 * n], -INFINITY) << level << " n " << n;
+                EXPECT_TRUE(std::signbit(y.as<float>()[2 * n + 1])) << level << " n " << n;
+            }
+        }
+}
+
+// The second equation is folded in the walk that stores the first, which the third reads back.
+TEST(CpuMemory, WhatAWalkStoresIsFoldedInIt) {
+    const std::string source = "op f(x[m,n]) -> y[m,n]:\n    a[m] = max[n](x[m,n])\n    e[m,n] = x[m,n] - a[m]\n"
+                               "    s[m] = sum[n](e[m,n] * x[m,n])\n    y[m,n] = e[m,n] + s[m]\n";
+    for (const std::string& level : levels())
+        for (int64_t n : {1, 3, 16, 31, 64, 100, 333}) {
+            const Tensor x = numbers(DType::F32, {7, n}, static_cast<uint64_t>(n));
+            const Tensor y = run(source, {x}, {7, n}, level);
+            for (int64_t m = 0; m < 7; ++m) {
+                const float* row = x.as<float>() + m * n;
+                const float most = *std::max_element(row, row + n);
+                float sum = 0;  // whole numbers: exact
+                for (int64_t i = 0; i < n; ++i) sum += (row[i] - most) * row[i];
+                for (int64_t i = 0; i < n; ++i)
+                    ASSERT_EQ(y.as<float>()[m * n + i], row[i] - most + sum) << level << " n " << n << " at " << m << ", " << i;
             }
         }
 }

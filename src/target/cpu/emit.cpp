@@ -335,6 +335,7 @@ private:
             case Op::Unary: return a_.unary(n.unary(), from, operand(0));
             case Op::Binary: {
                 Value* x = operand(0);
+                if (n.payload) return a_.min_max(n.binary(), from, x, operand(1), /*numbers=*/true);
                 return a_.binary(n.binary(), from, x, operand(1));
             }
             case Op::Select: {
@@ -359,7 +360,7 @@ private:
             case Op::Bitcast: return b_.CreateBitCast(operand(0), a_.type(n.type));
             case Op::Load: return load(n);
             case Op::Gather: return gather(n, operand(0));
-            case Op::ReduceLanes: return a_.reduce(n.binary(), from, operand(0));
+            case Op::ReduceLanes: return a_.reduce(n.binary(), from, operand(0), n.payload != 0);
             case Op::Extract: return b_.CreateExtractElement(operand(0), static_cast<uint64_t>(n.payload));
             case Op::Insert: {
                 Value* x = operand(0);

@@ -186,7 +186,7 @@ llvm::Value* Arithmetic::halves(int lanes, F&& part) {
 }
 
 // IEEE 754-2019 minimum and maximum. "a > b ? a : b" is one x86 instruction that gives b for NaN and for equal zeros.
-llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
+llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y, bool numbers) {
     const bool is_max = f == BinaryFn::Max;
     if (!is_float(t.dtype)) {
         const bool is_signed = is_signed_int(t.dtype);
@@ -209,7 +209,7 @@ llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
     if (f_.level == Level::Avx512 && bytes > 64) {
         const loop::Type half = t.with_lanes(t.lanes / 2);
         return halves(t.lanes, [&](const std::vector<int>& part) {
-            return min_max(f, half, b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(y, part));
+            return min_max(f, half, b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(y, part), numbers);
         });
     }
     if (f_.level == Level::Avx512 && bytes == 64) {
@@ -218,6 +218,7 @@ llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
         const ID id = f32 ? Intrinsic::x86_avx512_mask_range_ps_512 : Intrinsic::x86_avx512_mask_range_pd_512;
         Value* all = constant(f32 ? b_.getInt16Ty() : b_.getInt8Ty(), -1);
         Value* r = b_.CreateIntrinsic(id, {}, {x, y, b_.getInt32(is_max ? 5 : 4), x, all, b_.getInt32(4)});
+        if (numbers) return r;
         return b_.CreateSelect(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), r);
     }
 #endif
@@ -225,6 +226,7 @@ llvm::Value* Arithmetic::min_max(BinaryFn f, loop::Type t, Value* x, Value* y) {
     llvm::Type* bits = type(t.with(t.dtype == DType::F32 ? DType::I32 : DType::I64));
     Value *a = b_.CreateBitCast(pick(x, y), bits), *b = b_.CreateBitCast(pick(y, x), bits);
     Value* joined = b_.CreateBitCast(is_max ? b_.CreateAnd(a, b) : b_.CreateOr(a, b), x->getType());
+    if (numbers) return joined;
     return b_.CreateSelect(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), joined);
 }
 
@@ -435,7 +437,7 @@ llvm::Value* Arithmetic::lookup(loop::Type t, Value* index, const loop::LookupTa
     return r;
 }
 
-llvm::Value* Arithmetic::reduce(BinaryFn f, loop::Type t, Value* x) {
+llvm::Value* Arithmetic::reduce(BinaryFn f, loop::Type t, Value* x, bool numbers) {
     if (t.dtype == DType::Bool) {
         llvm::Type* mask = b_.getIntNTy(t.lanes);
         Value* bits = b_.CreateBitCast(x, mask);
@@ -449,7 +451,7 @@ llvm::Value* Arithmetic::reduce(BinaryFn f, loop::Type t, Value* x) {
             a = b_.CreateExtractElement(x, uint64_t{0});
             b = b_.CreateExtractElement(x, uint64_t{1});
         }
-        x = binary(f, t.with_lanes(lanes), a, b);
+        x = numbers ? min_max(f, t.with_lanes(lanes), a, b, true) : binary(f, t.with_lanes(lanes), a, b);
     }
     return x;
 }

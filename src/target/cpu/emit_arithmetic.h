@@ -33,7 +33,9 @@ public:
     llvm::Value* ramp(loop::Type t, llvm::Value* base, int64_t stride);
     llvm::Value* first_lanes(llvm::Value* count, int lanes);
     llvm::Value* lookup(loop::Type t, llvm::Value* index, const loop::LookupTable& table);
-    llvm::Value* reduce(loop::BinaryFn f, loop::Type t, llvm::Value* x);
+    // `numbers`: no operand is NaN, or the result does not matter.
+    llvm::Value* min_max(loop::BinaryFn f, loop::Type t, llvm::Value* x, llvm::Value* y, bool numbers = false);
+    llvm::Value* reduce(loop::BinaryFn f, loop::Type t, llvm::Value* x, bool numbers = false);
 
     // Lane by lane calls of a C function of one or two floats, out of line. With `fast` and `ok`, only lanes that are
     // not ok are computed and the others taken from `fast`.
@@ -45,7 +47,6 @@ public:
 
 private:
     using Value = llvm::Value;
-    Value* min_max(loop::BinaryFn f, loop::Type t, Value* x, Value* y);
     template <class F>
     Value* halves(int lanes, F&& part);
     Value* int_divide(loop::BinaryFn f, loop::Type t, Value* x, Value* y);

@@ -53,7 +53,12 @@ void interleave(llvm::Function& f) {
     for (llvm::BasicBlock& block : f) {
         const auto* end = llvm::dyn_cast_or_null<llvm::BranchInst>(block.getTerminator());
         if (!end || !end->isConditional()) continue;
-        if (end->getSuccessor(0) == &block || end->getSuccessor(1) == &block) interleave(block);
+        if (end->getSuccessor(0) != &block && end->getSuccessor(1) != &block) continue;
+        // A register tile has its additions side by side already, and no register to spare.
+        constexpr int kMostPartialResults = 4;
+        const auto partial = std::count_if(block.phis().begin(), block.phis().end(),
+                                           [](const llvm::PHINode& x) { return x.getType()->isVectorTy(); });
+        if (partial <= kMostPartialResults) interleave(block);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "schedule/together.h"
 #include "target/cpu/lower_nest.h"
@@ -194,9 +195,13 @@ private:
                 stored_.clear();
                 for (int u = 0; u < point_.positions(); ++u) {
                     LExpr v = point_.eval(q.rhs, u);
-                    if (keeping_) v = b_.let(c_.math.tensors[q.lhs].name, v);
+                    const bool number = s.kind == StmtKind::Store && one_number(q);
+                    if (keeping_ || number) v = b_.let(c_.math.tensors[q.lhs].name, v);
                     point_.store(q, v, u);
                     stored_.push_back(v);
+                    if (!number) continue;
+                    for (const tile::Buffer& x : c_.tile.buffers)
+                        if (x.value != kNone && loads(x.value, q)) point_.set_uniform(x.value, v);
                 }
                 return;
             }
@@ -405,10 +410,22 @@ private:
         for (size_t i = k + 1; i < s.body.size(); ++i) {
             if (s.body[i].kind != StmtKind::Load) continue;
             const ExprId load = c_.tile.buffers[s.body[i].dst].value;
-            const math::Expr& x = c_.math.expr(load);
-            if (x.ref != q.lhs || !std::equal(q.at.begin(), q.at.end(), x.args.begin(), x.args.end())) continue;
+            if (!loads(load, q)) continue;
             for (int u = 0; u < positions; ++u) point_.set_value(load, u, stored_[static_cast<size_t>(u)]);
         }
+    }
+
+    // Whether e is what q has stored, at the same place.
+    bool loads(ExprId e, const Equation& q) const {
+        const math::Expr& x = c_.math.expr(e);
+        return x.kind == ExprKind::Load && x.ref == q.lhs && x.args.size() == q.at.size() &&
+               std::equal(q.at.begin(), q.at.end(), x.args.begin());
+    }
+    // Whether q computes a temporary that is one number a task, outside of all loops over lanes: a row's maximum, its sum.
+    bool one_number(const Equation& q) const {
+        if (point_.lanes() != 1 || std::find(locals_.begin(), locals_.end(), q.lhs) == locals_.end()) return false;
+        const std::vector<Sym>& strides = c_.storage[q.lhs].strides;
+        return std::all_of(strides.begin(), strides.end(), [](const Sym& x) { return x.is(0); });
     }
 
     // Whether the results of a loop over lanes may be too large to be worth a place in the caches: contiguous elements
@@ -514,7 +531,12 @@ private:
     }
 
     // Each tensor is asked for ahead by the loop over lanes that does most with it: others find it in the caches.
-    void plan_ahead(const std::vector<Stmt>& body, std::map<TensorId, std::pair<int, const Stmt*>>& best) {
+    struct Reader {
+        int work = 0;
+        const Stmt* loop = nullptr;
+        int loops = 0;  // that read the tensor
+    };
+    void plan_ahead(const std::vector<Stmt>& body, std::map<TensorId, Reader>& best) {
         for (const Stmt& s : body) {
             if (s.kind != StmtKind::For) continue;
             plan_ahead(s.body, best);
@@ -527,8 +549,9 @@ private:
                 if (x.kind != StmtKind::Load) continue;
                 const TensorId t = c_.math.expr(c_.tile.buffers[x.dst].value).ref;
                 if (std::find(locals_.begin(), locals_.end(), t) != locals_.end()) continue;
-                auto [it, fresh] = best.emplace(t, std::pair(work, &s));
-                if (!fresh && work >= it->second.first) it->second = {work, &s};
+                Reader& r = best[t];
+                if (!r.loop || work >= r.work) r.work = work, r.loop = &s;
+                ++r.loops;
             }
         }
     }
@@ -549,15 +572,16 @@ private:
         return n;
     }
     void plan_ahead() {
-        std::map<TensorId, std::pair<int, const Stmt*>> best;
+        std::map<TensorId, Reader> best;
         plan_ahead(nest_.body, best);
         for (const auto& [t, at] : best) {
             const bool chunked = std::any_of(nest_.grid.begin(), nest_.grid.end(), [&](const tile::GridAxis& g) {
-                return g.var == at.second->var && g.tile > 1;
+                return g.var == at.loop->var && g.tile > 1;
             });
-            Point::Ahead& a = ahead_[at.second];
+            Point::Ahead& a = ahead_[at.loop];
             if (!chunked && !nest_.grid.empty()) a.row = nest_.grid.back().var;
             a.tensors.push_back(t);
+            if (at.loops == 1) a.once.push_back(t);
         }
     }
 
@@ -568,6 +592,7 @@ private:
     }
     struct Accumulator {
         std::vector<loop::LocalRef> value, best;  // best: the index of an arg reduction
+        std::optional<loop::LocalRef> nan;  // of an extreme of floats on lanes: a NaN that was among the terms; else a number
     };
 
     void fill(const Stmt& s) {
@@ -593,6 +618,9 @@ private:
             a.value.push_back(b_.local("acc", loop::broadcast(identity_of(b_, e.reduce, t), lanes)));
             if (arg) a.best.push_back(b_.local("best", loop::broadcast(b_.i64(-1), lanes)));
         }
+        // To look for NaN apart takes half the instructions of a maximum that knows it.
+        if (folds && lanes > 1 && is_float(t) && (e.reduce == ReduceOp::Max || e.reduce == ReduceOp::Min))
+            a.nan = b_.local("nan", loop::broadcast(b_.literal(t, 0), lanes));
         accumulators_[s.dst] = std::move(a);
     }
     bool folded(tile::BufferId acc) const {
@@ -665,6 +693,12 @@ private:
             if (e.reduce == ReduceOp::Sum && term.kind == ExprKind::Call && term.fn == Fn::Mul && is_float(e.dtype)) {
                 LExpr x = lift(point_.eval(term.args[0], u)), y = lift(point_.eval(term.args[1], u));
                 next = loop::mul_add(x, y, old);
+            } else if (a.nan) {
+                const LExpr v = b_.let("v", lift(point_.eval(e.args[0], u))), nan = b_.get(*a.nan);
+                LExpr is_nan = loop::unary(loop::UnaryFn::IsNan, v);
+                if (condition) is_nan = loop::both(is_nan, lift(condition));
+                b_.set(*a.nan, loop::select(is_nan, v, nan));
+                next = loop::extreme_of_numbers(combine_fn(e.reduce), old, v);
             } else {
                 next = loop::binary(combine_fn(e.reduce), old, lift(point_.eval(e.args[0], u)));
             }
@@ -718,13 +752,23 @@ private:
             // Partial results pairwise, then the lanes of the last one.
             std::vector<LExpr> v;
             for (loop::LocalRef l : a.value) v.push_back(b_.get(l));
+            const auto combined = [&](LExpr x, LExpr y) {
+                const BinaryFn f = combine_fn(e.reduce);
+                return a.nan ? loop::extreme_of_numbers(f, x, y) : loop::binary(f, x, y);
+            };
             while (v.size() > 1) {
                 std::vector<LExpr> half;
                 for (size_t i = 0; i < v.size(); i += 2)
-                    half.push_back(i + 1 < v.size() ? loop::binary(combine_fn(e.reduce), v[i], v[i + 1]) : v[i]);
+                    half.push_back(i + 1 < v.size() ? combined(v[i], v[i + 1]) : v[i]);
                 v = std::move(half);
             }
-            point_.set_value(id, 0, b_.let("total", loop::reduce_lanes(combine_fn(e.reduce), v[0])));
+            LExpr total = a.nan ? loop::reduce_lanes_of_numbers(combine_fn(e.reduce), v[0])
+                                : loop::reduce_lanes(combine_fn(e.reduce), v[0]);
+            if (a.nan) {
+                const LExpr any = loop::reduce_lanes(BinaryFn::Or, loop::unary(loop::UnaryFn::IsNan, b_.get(*a.nan)));
+                total = loop::select(any, b_.literal(total.type().dtype, std::numeric_limits<double>::quiet_NaN()), total);
+            }
+            point_.set_value(id, 0, b_.let("total", total));
             return;
         }
         for (int u = 0; u < point_.positions(); ++u) {

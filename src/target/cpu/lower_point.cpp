@@ -159,6 +159,8 @@ void Point::set_value(ExprId e, int position, LExpr v) {
     values_[key(e, v.type().is_vector() || lanes_ == 1 ? position : kUniform)] = v;
 }
 
+void Point::set_uniform(ExprId e, LExpr v) { values_[key(e, kUniform)] = v; }
+
 LExpr Point::eval(ExprId e, int position) {
     if (auto it = values_.find(key(e, position)); it != values_.end()) return it->second;
     if (auto it = values_.find(key(e, kUniform)); it != values_.end()) return it->second;
@@ -432,34 +434,36 @@ LExpr Point::load(ExprId e, int position) {
     return v;
 }
 
-// Eight pages ahead: the processor's own prefetching ends with a page, and a kernel that computes much on each element
-// would wait at the start of the next one. A line brings its neighbour along (read that way, memory gave half as much
-// again as with every line asked for). Rows that are read several times are there as a whole when their turn comes, unless
-// two of them would crowd the second-level cache.
+// Pages ahead: the processor's own prefetching ends with a page, and a kernel that computes much on each element would wait
+// at the start of the next one. Of what is read once every second line is enough, since reading goes on to its neighbour:
+// a sum of rows in memory got half as much again from it as with every line asked for. Rows that are read several times are
+// there as a whole when their turn comes, unless two of them would crowd the second-level cache.
 void Point::prefetch(const Expr& x, LExpr offset, int position) {
-    constexpr int64_t kPair = 128, kAhead = 32768, kLongRow = 512 << 10;
+    constexpr int64_t kLine = 64, kLongRow = 512 << 10;
     if (!ahead_ || std::find(ahead_->tensors.begin(), ahead_->tensors.end(), x.ref) == ahead_->tensors.end()) return;
     const Storage& s = storage_[x.ref];
+    const bool once = std::find(ahead_->once.begin(), ahead_->once.end(), x.ref) != ahead_->once.end();
+    const int64_t step = once ? 2 * kLine : kLine, least_bytes = once ? 32 << 10 : 8 << 10;
     const auto element = static_cast<int64_t>(size_of(s.dtype)), vector = element * lanes_;
-    if (vector < kPair && position * vector % kPair != 0) return;  // the lines of an earlier position
-    const LExpr least = b_.i64(kAhead / element);
+    if (vector < step && position * vector % step != 0) return;  // the line of an earlier position
+    const LExpr least = b_.i64(least_bytes / element);
     LExpr distance = least;
     if (ahead_->row != kNone) {
-        Sym step = 0;
+        Sym next = 0;
         for (size_t d = 0; d < s.strides.size(); ++d) {
             const auto f = affine(p_, x.args[d]);
             if (!f) return;
-            step = step + f->coefficient(ahead_->row) * s.strides[d];
+            next = next + f->coefficient(ahead_->row) * s.strides[d];
         }
-        if (step.upper() < 1) return;
-        const LExpr n = sym(step);
+        if (next.upper() < 1) return;
+        const LExpr n = sym(next);
         if (ahead_->rows > 0)
             distance = n * ahead_->rows;
         else
             distance = loop::select(loop::gt(n, b_.i64(kLongRow / element)), least,
                                     loop::floordiv(least - 1 + n, n) * n);
     }
-    for (int64_t at = 0; at < std::max(vector, kPair); at += kPair)
+    for (int64_t at = 0; at < std::max(vector, step); at += step)
         b_.prefetch(s.buffer, offset + distance + at / element, false, true);
 }
 

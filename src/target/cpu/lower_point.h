@@ -56,6 +56,7 @@ public:
     // computed as f32. Loads become Let statements at the present place.
     loop::Expr eval(math::ExprId e, int position);
     void set_value(math::ExprId e, int position, loop::Expr value);
+    void set_uniform(math::ExprId e, loop::Expr value);  // on lanes too, at every position
     loop::Expr sym(const math::Sym& s);
 
     // Stores into (or combines with) the equation's place, converting to the memory type.
@@ -72,6 +73,7 @@ public:
         math::VarId row = math::kNone;
         std::vector<math::TensorId> tensors;
         int64_t rows = 0;
+        std::vector<math::TensorId> once = {};  // of these, what no other loop reads
     };
     void set_ahead(const Ahead* a) { ahead_ = a; }
     // From here on, while this is on, the same elements are loaded once: where nothing between is a loop or a branch, or
