@@ -258,7 +258,7 @@ private:
         if (fresh) {
             const Node& node = g_.nodes[n];
             const bool as_it_is = key.find('1') == std::string::npos;
-            const Program changed = as_it_is ? Program() : permute_dims(node.program, orders(n, labels));
+            const Program changed = as_it_is ? Program() : math::without_copies(permute_dims(node.program, orders(n, labels)));
             const Program& p = as_it_is ? node.program : changed;
             if (is_copy(p)) return at->second = 0;
             ProgramWork w = program_work(p, sizes_);
@@ -353,7 +353,7 @@ private:
             if (g_.nodes[n].kind != NodeKind::Compute) continue;
             const auto order = orders(n, labels_);
             if (std::all_of(order.begin(), order.end(), [](const auto& o) { return o.empty(); })) continue;
-            g_.nodes[n].program = permute_dims(g_.nodes[n].program, order);
+            g_.nodes[n].program = math::without_copies(permute_dims(g_.nodes[n].program, order));
             // A transpose between the layouts, which is none now.
             if (is_copy(g_.nodes[n].program)) {
                 g_.nodes[n].kind = NodeKind::View;

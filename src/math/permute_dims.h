@@ -10,4 +10,8 @@ namespace opwright::math {
 // its indices in the tensor's new order. Tensors that hold data themselves (Role::Constant) stay as they are.
 Program permute_dims(const Program& p, const std::vector<std::vector<size_t>>& order);
 
+// Temporaries that hold another tensor as it stands are read there, and go. Such is a transpose that dims in another order have
+// undone.
+Program without_copies(const Program& p);
+
 }  // namespace opwright::math

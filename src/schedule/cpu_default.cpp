@@ -388,7 +388,7 @@ std::string print(const Schedule& s, const Kernel& k) {
             const ContractPlan& c = plan.contract;
             r += fmt::format("  contract: register tile {}x{} ({} vectors of {}), ", c.mr, c.nv * c.lanes, c.nv, c.lanes);
             if (from_windows(c))
-                r += "windows from a slab\n";
+                r += nest.contraction->lanewise ? "windows of a lane each\n" : "windows from a slab\n";
             else
                 r += fmt::format("cache tile {}x{}, depth {}{}{}\n", c.mt, c.nt, c.kc, c.parts > 1 ? ", " : "", parts_text(c.parts));
             continue;

@@ -92,5 +92,24 @@ TEST(PermuteDims, TurnsAccessesAndBack) {
         EXPECT_EQ(math::permute_dims(turned, back).print(), n.program.print());
     }
 }
+
+TEST(PermuteDims, ATransposeThatIsUndoneGoes) {
+    Build b("f");
+    const std::vector<Sym> last = {1, 9, 8, 32}, first = {1, 32, 9, 8};
+    const auto x = b.in("x", DType::F32, last), t = b.temp("t", DType::F32, first), y = b.out("y", DType::F32, first);
+    const auto n = b.var("n", 1), h = b.var("h", 9), v = b.var("v", 8), c = b.var("c", 32);
+    b.set(t, {n, c, h, v}, b.load(x, {n, h, v, c}));
+    const auto m = b.var("m", 1), p = b.var("p", 9), q = b.var("q", 8), d = b.var("d", 32);
+    b.set(y, {m, d, p, q}, b(Fn::Abs, b.load(t, {m, d, p, q})));
+    const Program f = b.done();
+    EXPECT_EQ(math::without_copies(f).equations.size(), 2u);  // a transpose is no copy
+    std::vector<std::vector<size_t>> order(f.tensors.size());
+    for (math::TensorId i = 0; i < order.size(); ++i)
+        if (f.tensors[i].shape == first) order[i] = {0, 2, 3, 1};
+    const Program turned = math::without_copies(math::permute_dims(f, order));
+    EXPECT_TRUE(math::verify(turned).empty());
+    ASSERT_EQ(turned.equations.size(), 1u);
+    EXPECT_EQ(turned.reads(turned.equations[0].rhs), std::vector<math::TensorId>{turned.inputs[0]});
+}
 }  // namespace
 }  // namespace opwright::fuse

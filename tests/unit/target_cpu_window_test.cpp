@@ -98,6 +98,14 @@ const Case kCases[] = {
      "op f(x[n,h,v,c], w[c,3,3], b[c]) -> y[n,p,q,c]:\n    p in 0..h\n    q in 0..v\n"
      "    y[n,p,q,c] = max(sum[k,l](x[n,p+k-1,q+l-1,c] outside zero * w[c,k,l]) + b[c], 0)\n",
      true},
+    {"depthwise 3x3 of one picture, channels last", "1 h v c; c 3 3",
+     "op f(x[1,h,v,c], w[c,3,3]) -> y[p,q,c]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[p,q,c] = sum[k,l](x[0,p+k-1,q+l-1,c] outside zero * w[c,k,l])\n",
+     true},
+    {"depthwise 3x3, dilated, channels last", "n h v 24; 24 3 3",
+     "op f(x[n,h,v,24], w[24,3,3]) -> y[n,p,q,c]:\n    p in 0..h\n    q in 0..v\n"
+     "    y[n,p,q,c] = sum[k,l](x[n,p+2*k-2,q+2*l-2,c] outside zero * w[c,k,l])\n",
+     true},
     {"depthwise 5x5 of small pictures, stride 2, channels last", "n 9 8 c; 5 5 c",
      "op f(x[n,9,8,c], w[5,5,c]) -> y[n,p,q,c]:\n    p in 0..5\n    q in 0..4\n"
      "    y[n,p,q,c] = tanh(sum[k,l](x[n,2*p+k-2,2*q+l-2,c] outside zero * w[k,l,c]))\n",

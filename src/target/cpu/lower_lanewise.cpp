@@ -34,8 +34,8 @@ public:
                 column_dim_ = d;
             else if (along(w.row))
                 row_dim_ = d;
-            else if (tested_ && !(at.is_plain_var() && c.math.vars[at.terms[0].first].extent == extent))
-                windows_.reset();  // may leave the tensor there too
+            else if (tested_ && !surely_inside(at, extent))
+                windows_.reset();
             if (!windows_) return;
         }
         height_ = w.row.out == kNone ? Sym(1) : c.math.vars[w.row.out].extent;
@@ -53,6 +53,11 @@ public:
         far_ = (product(c.math.tensors[windows_->tensor].shape) * Sym(static_cast<int64_t>(size_of(type_)))).upper() > kNear;
     }
 
+    // Along a dim that is no row or column of the windows.
+    bool surely_inside(const Affine& at, const Sym& extent) const {
+        if (at.terms.empty()) return at.offset.lower() >= 0 && (extent - at.offset).lower() > 0;
+        return at.is_plain_var() && c_.math.vars[at.terms[0].first].extent == extent;
+    }
     // Whether the windows are a tensor as it stands that rows and columns alone may leave.
     bool possible() const { return windows_.has_value(); }
 
