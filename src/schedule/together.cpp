@@ -141,7 +141,11 @@ int64_t default_rows_together(const Kernel& k, const Together& t, Schedule& s) {
     constexpr int64_t kRows = 48;
     int mr = 0;
     for (size_t n = t.first; n <= t.last; ++n) {
-        if (!k.nests[n].contraction) continue;
+        if (!k.nests[n].contraction) {
+            const auto& tiles = s.nests[n].grid_tile;
+            if (std::any_of(tiles.begin(), tiles.end(), [](int64_t t) { return t != 1; })) return 0;
+            continue;
+        }
         const ContractPlan& c = s.nests[n].contract;
         if (from_windows(c) || c.parts > 1 || c.mr < 1) return 0;
         mr = mr ? std::min(mr, c.mr) : c.mr;
