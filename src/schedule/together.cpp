@@ -43,6 +43,7 @@ private:
             const Equation& q = p_.equations[nest.equations[0]];
             // What all rows share, as the weights of a linear layer, serves many of them better.
             if (c.lanewise || c.m.empty() || c.batch.empty()) return false;
+            if (useful_window(p_, q, c) || useful_points(p_, q, c)) return false;
             const Sym batches = product(c.batch), m = product(c.m);
             if (!known_) {
                 if (n != t_.first) return false;
@@ -55,7 +56,7 @@ private:
             if (q.vars.size() != c.batch.size() + c.m.size() + c.n.size()) return false;
             rows = c.batch;
             rows.insert(rows.end(), c.m.begin(), c.m.end());
-        } else if (!known_ || !(product(rows) == t_.batches * t_.rows)) {
+        } else if (flat(nest) || !known_ || !(product(rows) == t_.batches * t_.rows)) {
             return false;
         }
         std::erase_if(rows, [&](VarId v) { return p_.vars[v].extent.is(1); });
@@ -65,6 +66,12 @@ private:
             if (!has(nest.local, q.lhs)) written_[q.lhs] = by_rows(q.lhs, q.at.data(), rows);
         }
         return true;
+    }
+
+    // A task of such a nest is many points of its grid, which need not be one row.
+    bool flat(const Nest& nest) const {
+        return std::all_of(nest.equations.begin(), nest.equations.end(),
+                           [&](uint32_t e) { return p_.equations[e].vars.size() == nest.grid.size(); });
     }
 
     bool reads_fit(const Equation& q, const std::vector<VarId>& rows) const {

@@ -69,6 +69,10 @@ TEST(ScheduleTogether, OthersAreNone) {
     EXPECT_FALSE(together("op f(x[b,i,d], w[b,d,j], u[b,j,e]) -> y[b,i,e]:\n    s[b,i,j] = sum[d](x[b,i,d] * w[b,d,j])\n"
                           "    m[b,j] = max[i](s[b,i,j])\n"
                           "    y[b,i,e] = sum[j]((s[b,i,j] - m[b,j]) * u[b,j,e])\n", "b i d; b d j; b j e"));
+    // A convolution, whose windows want slabs and layouts.
+    EXPECT_FALSE(together("op f(x[b,c,h,v], w[m,c,3,3]) -> y[b,m]:\n    p in 0..h - 2\n    q in 0..v - 2\n"
+                          "    s[b,m,p,q] = sum[c,k,l](x[b,c,p+k,q+l] * w[m,c,k,l])\n"
+                          "    t[b,m,p] = sum[q](s[b,m,p,q])\n    y[b,m] = sum[p](t[b,m,p])\n", "b c h v; m c 3 3"));
     // Both factors of the second product are made of the first.
     EXPECT_FALSE(together("op f(x[b,i,d], w[b,d,i]) -> y[b,i,e]:\n    e in 0..size(i)\n    s[b,i,j] = sum[d](x[b,i,d] * w[b,d,j])\n"
                           "    y[b,i,e] = sum[j](s[b,i,j] * s[b,j,e])\n", "b 9 d; b d 9"));
