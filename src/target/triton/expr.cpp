@@ -116,7 +116,7 @@ std::optional<Piece> Expressions::mask(const Axes& axes) {
 Piece Expressions::both(const std::optional<Piece>& a, const Piece& b, const Axes& order) const {
     if (!a) return b;
     const Axes axes = merge({a->axes, b.axes}, order);
-    return {over(*a, axes, kAnd) + " & " + over(b, axes, kShift), kAnd, axes};
+    return {over(*a, axes, kAnd) + " & " + over(b, axes, kAnd), kAnd, axes};
 }
 
 // ---- index expressions ---------------------------------------------------------------------------------------------
@@ -161,36 +161,30 @@ std::optional<Range> Expressions::range(ExprId e) const { return index_range(p_,
 // "2 * i + k - 1", terms as they come, the constant last.
 Piece Expressions::linear(const Affine& a, const Axes& order) {
     Piece r{"", kSum, {}};
-    const auto add = [&](const Sym& c, const Piece& i) {
+    for (const auto& [v, c] : a.terms) {
+        const auto it = index.find(v);
+        if (it == index.end()) throw Refusal("the index " + p_.vars[v].name + " has no value here");
+        r.axes = merge({r.axes, it->second.axes}, order);
+    }
+    const auto add = [&](const Sym& c, const Piece* i) {
         const bool minus = c.is_const() && *c.constant() < 0;
         const Sym size = minus ? -c : c;
-        const Axes axes = merge({r.axes, i.axes}, order);
-        std::string term = over(i, axes, kProduct);
-        if (i.text.empty())
-            term = file_.size(size);
-        else if (!size.is(1))
-            term = file_.size(size) + " * " + term;
+        std::string term = i ? over(*i, r.axes, kProduct) : file_.size(size);
+        if (i && !size.is(1)) term = file_.size(size) + " * " + term;
         if (r.text.empty())
             r.text = (minus ? "-" : "") + term;
         else
-            r.text = over(r, axes, kSum) + (minus ? " - " : " + ") + term;
-        r.axes = axes;
+            r.text += (minus ? " - " : " + ") + term;
     };
-    for (const bool positive : {true, false})  // 3 - i, not -i + 3
-        for (const auto& [v, c] : a.terms)
-            if ((c.lower() >= 0) == positive) {
-                const auto it = index.find(v);
-                if (it == index.end()) throw Refusal("the index " + p_.vars[v].name + " has no value here");
-                if (!positive && r.text.empty() && !a.offset.is(0)) add(a.offset, {});
-                add(c, it->second);
-            }
-    const bool led =
-        !a.terms.empty() && std::none_of(a.terms.begin(), a.terms.end(), [](auto& t) { return t.second.lower() >= 0; });
-    if (!a.offset.is(0) && !led) add(a.offset, {});
-    if (r.text.empty())
-        r = {"0", kAtom, {}};
-    else if (a.terms.size() == 1 && a.terms[0].second.is(1) && a.offset.is(0))
-        r.level = kAtom;
+    const auto negative = [](const auto& term) { return term.second.lower() < 0; };
+    const bool led = !a.terms.empty() && std::all_of(a.terms.begin(), a.terms.end(), negative) && !a.offset.is(0);
+    if (led) add(a.offset, nullptr);  // 3 - i, not -i + 3
+    for (const bool minus : {false, true})
+        for (const auto& term : a.terms)
+            if (negative(term) == minus) add(term.second, &index.at(term.first));
+    if (!led && !a.offset.is(0)) add(a.offset, nullptr);
+    if (r.text.empty()) r = {"0", kAtom, {}};
+    if (a.terms.size() == 1 && a.terms[0].second.is(1) && a.offset.is(0)) r.level = kAtom;
     return r;
 }
 
@@ -316,16 +310,16 @@ Expressions::Place Expressions::place(TensorId t, const std::vector<ExprId>& at,
                     r.outside = true;
                     break;
                 case Outside::Clamp:
-                    i = {fmt::format("tl.minimum(tl.maximum({}, 0), {} - 1)", i.text, extent), kAtom, i.axes};
+                    i = inward({fmt::format("tl.minimum(tl.maximum({}, 0), {} - 1)", i.text, extent), kAtom, i.axes}, at[d]);
                     break;
                 case Outside::Wrap:
-                    i = {fmt::format("{}({}, {})", file_.helper("_wrap"), i.text, extent), kAtom, i.axes};
+                    i = inward({fmt::format("{}({}, {})", file_.helper("_wrap"), i.text, extent), kAtom, i.axes}, at[d]);
                     break;
                 case Outside::Reflect:
-                    i = {fmt::format("{}({}, {})", file_.helper("_reflect"), i.text, extent), kAtom, i.axes};
+                    i = inward({fmt::format("{}({}, {})", file_.helper("_reflect"), i.text, extent), kAtom, i.axes}, at[d]);
                     break;
                 case Outside::Mirror:
-                    i = {fmt::format("{}({}, {})", file_.helper("_mirror"), i.text, extent), kAtom, i.axes};
+                    i = inward({fmt::format("{}({}, {})", file_.helper("_mirror"), i.text, extent), kAtom, i.axes}, at[d]);
                     break;
             }
         }
@@ -351,6 +345,14 @@ Expressions::Place Expressions::place(TensorId t, const std::vector<ExprId>& at,
     r.mask = mask(axes);
     if (conditions) r.mask = both(r.mask, *conditions, order);
     return r;
+}
+
+// A position folded back inside, by the name that it got where it was needed first.
+Piece Expressions::inward(const Piece& i, ExprId e) {
+    const auto it = known_.inward.find(i.text);
+    if (it != known_.inward.end()) return it->second;
+    const std::vector<VarId> vars = p_.free_vars(e);
+    return known_.inward[i.text] = bind(i, vars.size() == 1 ? p_.vars[vars[0]].name + "_inside" : "inside");
 }
 
 Piece Expressions::load(ExprId e, const Axes& order, const std::string& name, const LoadOptions& o) {
@@ -423,7 +425,9 @@ std::string Expressions::value(ExprId e, const Axes& in, Level needed) {
 Piece Expressions::named(ExprId e, const Axes& order, const std::string& name) {
     uses_.clear();
     count(e);
+    whole_ = e;
     Piece r = print(e, order);
+    whole_ = kNone;
     const Expr& x = p_.expr(e);
     if (x.kind == ExprKind::Literal) r.text = literal_text(x, true);
     return is_name(r.text) ? r : bind(r, name);  // what has a name needs no second one
@@ -452,7 +456,7 @@ Piece Expressions::print(ExprId e, const Axes& order) {
     }
     // What is used twice gets a name, and so does what would make a line unreadable.
     const auto n = uses_.find(e);
-    if ((n != uses_.end() && n->second > 1) || r.text.size() > 110) {
+    if (e != whole_ && ((n != uses_.end() && n->second > 1) || r.text.size() > 110)) {
         r = bind(r, "t");
         known_.values[e] = r;
     }

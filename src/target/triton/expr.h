@@ -101,6 +101,7 @@ private:
     Piece print(math::ExprId e, const Axes& order);
     Piece offset(math::ExprId e, const Axes& order);  // an index expression, in INDEX
     Piece linear(const math::Affine& a, const Axes& order);
+    Piece inward(const Piece& i, math::ExprId e);
     Piece integer(math::ExprId e, const Axes& order, const std::string& type);  // such a one as a value
     Piece call(const math::Expr& e, const Axes& order);
     Piece float_call(const math::Expr& e, DType t, const Axes& order);
@@ -129,9 +130,11 @@ private:
     struct Known {
         std::unordered_map<math::ExprId, Piece> values;
         std::map<Axes, Piece> masks;
+        std::map<std::string, Piece> inward;
     } known_;
     std::vector<Known> scopes_;
     std::unordered_map<math::ExprId, int> uses_;
+    math::ExprId whole_ = math::kNone;  // what is being printed as a statement of its own
 };
 
 }  // namespace opwright::target::triton

@@ -130,10 +130,11 @@ Piece Expressions::float_call(const Expr& e, DType t, const Axes& order) {
         case Fn::Fmod: return helper(e.fn == Fn::Mod ? "_floor_mod" : wide ? "_fmod64" : "_fmod", a, order);
         case Fn::Pow:
             if (const Expr* c = literal(1)) {
-                if (c->number == 2) {
+                if (c->number == 2 || c->number == 3) {
                     const Piece x = print(a[0], order);
                     const Piece n = x.level == kAtom && x.text.find('(') == std::string::npos ? x : bind(x, "t");
-                    return {fmt::format("{0} * {0}", n.text), kProduct, n.axes};
+                    return {fmt::format(fmt::runtime(c->number == 2 ? "{0} * {0}" : "{0} * {0} * {0}"), n.text),
+                            kProduct, n.axes};
                 }
                 if (c->number == 1) return print(a[0], order);
                 if (c->number == -1) {

@@ -131,6 +131,12 @@ void KernelPrinter::statement(const Stmt& s) {
 }
 
 void KernelPrinter::loop(const Stmt& s) {
+    // The mask of what is stored after the loop serves the loads in it as well.
+    const bool stores = std::any_of(nest_.body.begin(), nest_.body.end(), [&](const Stmt& x) {
+        return x.kind == StmtKind::Store && math_.equations[x.equation].vars.size() >= order_.size() &&
+               std::find(form_.local.begin(), form_.local.end(), math_.equations[x.equation].lhs) == form_.local.end();
+    });
+    if (!s.lane && !form_.contraction && stores) (void)expressions_.mask(order_);
     const tile::Held before = held_;
     const auto index = expressions_.index;
     const auto guard = expressions_.guard;

@@ -22,6 +22,8 @@ void KernelPrinter::scan_uses(const std::vector<Stmt>& body) {
             if (const auto it = loaded_.find(value->args[0]); it != loaded_.end()) origin_[s.dst] = it->second;
         } else if ((s.kind == StmtKind::Reduce || s.kind == StmtKind::Accumulate) && s.a != kNoBuffer) {
             if (s.b == kNoBuffer && !is_arg(s.op)) wanted_fill(s);
+        } else if (s.kind == StmtKind::Scan && expressions_.axis.count(s.var)) {
+            folded_[origin(s.a)].push_back(math_.expr(math_.equations[s.equation].rhs).reduce);
         } else if (s.kind == StmtKind::AccumulatePair) {
             folded_[origin(s.a)].push_back(math_.expr(p_.pairs[s.pair].first).reduce);
             lanes_[s.dst] = lanes_[s.b] = s.pair;

@@ -32,7 +32,8 @@ void KernelPrinter::scan(const Stmt& s) {
     const auto place = static_cast<int>(std::find(axes.begin(), axes.end(), key) - axes.begin());
     const std::string nothing = identity_text(x.reduce, t);
     Piece term = src;
-    if (const auto valid = expressions_.mask({key}))
+    const bool nothing_beyond = filled_.count(origin(s.a)) > 0;
+    if (const auto valid = nothing_beyond ? std::nullopt : expressions_.mask({key}))
         term = expressions_.bind({fmt::format("tl.where({}, {}, {})", expressions_.over(*valid, axes),
                                               expressions_.over(src, axes), nothing),
                                   kAtom, axes},
@@ -80,7 +81,9 @@ void KernelPrinter::scan(const Stmt& s) {
         r = expressions_.bind({combine(x.reduce, t, expressions_.over(carry, axes, kAtom), r.text), kCompare, axes},
                               name);
         const std::string total = fold(x.reduce, t, term.text, place);
-        body_.line(carry.text + " = " + combine(x.reduce, t, carry.text, total));
+        const bool plain = x.reduce == ReduceOp::Sum && t != DType::Bool;
+        body_.line(plain ? fmt::format("{} += {}", carry.text, total)
+                         : carry.text + " = " + combine(x.reduce, t, carry.text, total));
     }
     pieces_[s.dst] = r;
 }

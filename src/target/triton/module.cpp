@@ -54,8 +54,15 @@ private:
         while (begin < equations.size()) {
             const size_t end = std::min(equations.find('\n', begin), equations.size());
             std::string line = equations.substr(begin, end - begin);
-            if (line.size() > 92) line = line.substr(0, 89) + "...";
-            if (!line.empty()) doc += "    " + line + "\n";
+            std::string indent = "    ";
+            while (line.size() + indent.size() > 100) {  // goes on, indented, behind a blank
+                const size_t room = 100 - indent.size(), blank = line.rfind(' ', room);
+                if (blank == std::string::npos || blank == 0) break;
+                doc += indent + line.substr(0, blank) + "\n";
+                line = line.substr(blank + 1);
+                indent = "        ";
+            }
+            if (!line.empty()) doc += indent + line + "\n";
             begin = end + 1;
         }
         for (size_t at = doc.find('\\'); at != std::string::npos; at = doc.find('\\', at + 2)) doc.insert(at, "\\");
@@ -87,10 +94,14 @@ private:
         if (!file_.reports().empty()) {
             body.line("if check_indices and error.item():");
             body.indent();
-            std::string messages;
-            for (const std::string& m : file_.reports()) messages += (messages.empty() ? "" : ", ") + quoted(m);
-            body.line(fmt::format("messages = [{}]", messages));
-            body.line("raise IndexError(messages[error.item() - 1])");
+            if (file_.reports().size() == 1) {
+                body.line(fmt::format("raise IndexError({})", quoted(file_.reports()[0])));
+            } else {
+                std::string messages;
+                for (const std::string& m : file_.reports()) messages += (messages.empty() ? "" : ", ") + quoted(m);
+                body.line(fmt::format("messages = [{}]", messages));
+                body.line("raise IndexError(messages[error.item() - 1])");
+            }
             body.outdent();
         }
         std::vector<std::string> outputs;
@@ -105,8 +116,16 @@ private:
         w.line(fmt::format("def {}({}):", m_.function, fmt::join(parameters, ", ")));
         w.indent();
         std::string doc = p_.doc.empty() ? p_.name : p_.doc;
-        if (doc.size() > 90 || doc.find('"') != std::string::npos || doc.find('\\') != std::string::npos) doc = p_.name;
-        w.docstring({doc});
+        for (const char c : {'\\', '"'}) std::replace(doc.begin(), doc.end(), c, c == '"' ? '\'' : '/');
+        std::vector<std::string> lines;
+        while (doc.size() > 90) {
+            const size_t blank = doc.rfind(' ', 90);
+            if (blank == std::string::npos || blank == 0) break;
+            lines.push_back(doc.substr(0, blank));
+            doc = doc.substr(blank + 1);
+        }
+        lines.push_back(doc);
+        w.docstring(lines);
         w.outdent();
         w.append(body.text());
     }
@@ -315,8 +334,22 @@ private:
         };
         for (TensorId t : p_.inputs) counts.push_back(file_.tensor(t) + ".numel()");
         for (TensorId t : p_.outputs) counts.push_back(file_.tensor(t) + ".numel()");
-        for (const Sym& s : file_.reaches()) add(s);
-        for (const auto& s : workspace_) add(s);
+        // What the tensors' own counts tell already needs no second look.
+        std::vector<TensorId> arguments = p_.inputs;
+        arguments.insert(arguments.end(), p_.outputs.begin(), p_.outputs.end());
+        const auto told = [&](const Sym& s) {
+            const auto counts_it = [&](TensorId t) { return product(p_.tensors[t].shape) == s; };
+            const auto covers_it = [&](TensorId t) {  // a program without results does nothing
+                const auto& shape = p_.tensors[t].shape;
+                return std::any_of(shape.begin(), shape.end(), [&](const Sym& d) { return (d - s).lower() >= 0; });
+            };
+            return std::any_of(arguments.begin(), arguments.end(), counts_it) ||
+                   (workspace_.empty() && std::any_of(p_.outputs.begin(), p_.outputs.end(), covers_it));
+        };
+        for (const Sym& s : file_.reaches())
+            if (!told(s)) add(s);
+        for (const Sym& s : workspace_)
+            if (!told(s)) add(s);
         if (!constant.is(0)) counts.push_back(size(constant));
         w.comment("Offsets are int32 where they fit, which takes fewer registers and instructions.");
         if (counts.size() > 1) {

@@ -109,11 +109,23 @@ private:
     }
     // "+ f(...)": an operand that is still too long breaks inside its own last brackets.
     void operand(std::string_view s, size_t indent) {
-        if (indent + s.size() <= kColumns || !(s.ends_with(")") || s.ends_with("]"))) return emit(s, indent);
-        const size_t open = opening(s);
+        if (indent + s.size() <= kColumns) return emit(s, indent);
+        const auto [open, close] = breakable(s);
+        if (close == 0 || indent + s.size() - close > kColumns) return emit(s, indent);
         emit(s.substr(0, open + 1), indent);
-        body(s.substr(open + 1, s.size() - open - 2), indent + 4, is_literal(s, open));
-        emit(s.substr(s.size() - 1), indent);
+        body(s.substr(open + 1, close - open - 1), indent + 4, is_literal(s, open));
+        emit(s.substr(close), indent);
+    }
+    // The last brackets that a line may break in: a subscript such as [:, None] stays whole. {0, 0}: none.
+    static std::pair<size_t, size_t> breakable(std::string_view s) {
+        std::pair<size_t, size_t> r{0, 0};
+        size_t open = 0;
+        scan(s, [&](size_t i, int depth) {
+            if (depth != 0) return;
+            if (s[i] == '(' || s[i] == '[' || s[i] == '{') open = i;
+            if (s[i] == ')' || s[i] == '}' || (s[i] == ']' && is_literal(s, open))) r = {open, i};
+        });
+        return r;
     }
     // Brackets of a tuple or a list, not of a call or a subscript.
     static bool is_literal(std::string_view s, size_t open) {

@@ -93,9 +93,15 @@ std::string File::size(const Sym& s) {
     for (const Size& known : sizes_)
         if (known.value == s) return known.name;
     const auto hint = std::find_if(hints_.begin(), hints_.end(), [&](auto& h) { return h.first == s.str(); });
-    const std::string wanted = hint != hints_.end()          ? hint->second
-                               : s.kind() == SymKind::Symbol ? upper(s.symbol_name())
-                                                             : std::string("SIZE");
+    std::string wanted = hint != hints_.end()          ? hint->second
+                         : s.kind() == SymKind::Symbol ? upper(s.symbol_name())
+                                                       : std::string("SIZE");
+    if (hint == hints_.end() && s.kind() == SymKind::Mul &&
+        std::all_of(s.operands().begin(), s.operands().end(),
+                    [](const Sym& f) { return f.kind() == SymKind::Symbol; })) {
+        wanted.clear();
+        for (const Sym& f : s.operands()) wanted += (wanted.empty() ? "" : "_") + symbols_.at(f.symbol_name());
+    }
     sizes_.push_back({names.take(wanted), s, ""});
     sizes_.back().text = python(s, symbols_);
     return sizes_.back().name;

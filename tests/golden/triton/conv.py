@@ -60,12 +60,12 @@ def conv_kernel(
             mask=mask,
             other=0.0,
         )
-        at = (p0)[None, :] + k0[:, None] - 1
-        at_1 = (p1)[None, :] + k1[:, None] - 1
+        at = p0[None, :] + k0[:, None] - 1
+        at_1 = p1[None, :] + k1[:, None] - 1
         mask_1 = (c_k0_k1[:, None] < C_K0_K1) & (p0_p1[None, :] < P0_P1)
         b = tl.load(
             x_ptr + ((batch * C + c[:, None]) * X_2 + at) * X_3 + at_1,
-            mask=mask_1 & ((at >= 0) & (at < X_2) & ((at_1 >= 0) & (at_1 < X_3))),
+            mask=mask_1 & (at >= 0) & (at < X_2) & (at_1 >= 0) & (at_1 < X_3),
             other=0.0,
         )
         acc = tl.dot(a, b, acc, input_precision="ieee")

@@ -1,6 +1,7 @@
 """gelu_tanh: The approximation of GELU by tanh.
 
-    y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.0447149984538555...
+    y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.044714998453855515 *
+        x[i0,i1] * x[i0,i1] * x[i0,i1])))
 
 Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
 against NumPy: on the GPU, or on the CPU with TRITON_INTERPRET=1.
@@ -65,9 +66,9 @@ def _tanh(x):
 
 
 @triton.jit
-def gelu_tanh_kernel(x_ptr, y_ptr, SIZE, INDEX: tl.constexpr, BLOCK_I0I1: tl.constexpr):
+def gelu_tanh_kernel(x_ptr, y_ptr, I0_I1, INDEX: tl.constexpr, BLOCK_I0I1: tl.constexpr):
     i0i1 = tl.program_id(0).to(INDEX) * BLOCK_I0I1 + tl.arange(0, BLOCK_I0I1)
-    mask = i0i1 < SIZE
+    mask = i0i1 < I0_I1
     x = tl.load(x_ptr + i0i1, mask=mask)
     y = 0.5 * x * (1.0 + _tanh(0.7978846 * (x + 0.044715 * x * x * x)))
     tl.store(y_ptr + i0i1, y, mask=mask)
@@ -81,16 +82,21 @@ def gelu_tanh(x):
         )
     device = x.device
     I0, I1 = x.shape
-    SIZE = I0 * I1
+    I0_I1 = I0 * I1
     x = x.contiguous()
     y = torch.empty((I0, I1), dtype=torch.float32, device=device)
     # Offsets are int32 where they fit, which takes fewer registers and instructions.
     elements = max(x.numel(), y.numel())
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
-    BLOCK_I0I1 = min(triton.next_power_of_2(max(SIZE, 1)), 1024)
-    grid = (triton.cdiv(SIZE, BLOCK_I0I1),)
+    BLOCK_I0I1 = min(triton.next_power_of_2(max(I0_I1, 1)), 1024)
+    grid = (triton.cdiv(I0_I1, BLOCK_I0I1),)
     gelu_tanh_kernel[grid](
-        x, y, SIZE, INDEX=INDEX, BLOCK_I0I1=BLOCK_I0I1, num_warps=min(max(BLOCK_I0I1 // 512, 1), 16)
+        x,
+        y,
+        I0_I1,
+        INDEX=INDEX,
+        BLOCK_I0I1=BLOCK_I0I1,
+        num_warps=min(max(BLOCK_I0I1 // 512, 1), 16),
     )
     return y
 
@@ -105,7 +111,13 @@ def reference(x, I0, I1):
     i0, i1 = np.ogrid[:I0, :I1]
     y = _whole(
         (0.5 * x[i0, i1])
-        * (1.0 + np.tanh(0.7978845834732056 * (x[i0, i1] + (((0.044714998453855515 * x[i0, i1]) * x[i0, i1]) * x[i0, i1])))),
+        * (
+            1.0
+            + np.tanh(
+                0.7978845834732056
+                * (x[i0, i1] + (((0.044714998453855515 * x[i0, i1]) * x[i0, i1]) * x[i0, i1]))
+            )
+        ),
         (I0, I1),
         (I0, I1),
         np.float64,

@@ -1,7 +1,8 @@
 """layer_norm: Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the mean and 1/deviation.
 
     centre[a0] = sum[r0](x[a0,r0]) / cast(r0, f32)
-    inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(...
+    inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(r0,
+        f32) + 9.999999747378752e-06)
     y[a0,r0] = (x[a0,r0] - centre[a0]) * inv_std[a0] * scale[r0] + bias[r0]
 
 Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
@@ -164,7 +165,9 @@ def layer_norm_steps_kernel(
 
 
 def layer_norm(x, scale, bias):
-    """layer_norm"""
+    """Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the
+    mean and 1/deviation.
+    """
     if x.dtype != torch.float32 or x.dim() != 2:
         raise ValueError(
             f"layer_norm: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
@@ -264,7 +267,15 @@ def reference(x, scale, bias, A0, R0):
     )
     inv_std = _whole(
         1.0
-        / np.sqrt((_fold(np.sum, (x[a0, r0] - centre[a0]) * (x[a0, r0] - centre[a0]), (1,), (A0, R0), 0) / np.float64(R0)) + 9.999999747378752e-06),
+        / np.sqrt(
+            (
+                _fold(
+                    np.sum, (x[a0, r0] - centre[a0]) * (x[a0, r0] - centre[a0]), (1,), (A0, R0), 0
+                )
+                / np.float64(R0)
+            )
+            + 9.999999747378752e-06
+        ),
         (A0, 1),
         (A0,),
         np.float64,

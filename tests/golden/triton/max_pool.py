@@ -36,20 +36,19 @@ def max_pool_kernel(
     p0 = pid % tl.cdiv(P0, BLOCK_P0) * BLOCK_P0 + tl.arange(0, BLOCK_P0)
     nc = pid // tl.cdiv(P0, BLOCK_P0)
     y = tl.full([BLOCK_P0, BLOCK_P1], float("-inf"), tl.float32)
+    mask = (p0[:, None] < P0) & (p1[None, :] < P1)
     for step in tl.static_range(2):
         k0 = tl.cast(step, INDEX)
         for step_1 in tl.static_range(2):
             k1 = tl.cast(step_1, INDEX)
             at = 2 * p0 + k0
             at_1 = 2 * p1 + k1
-            mask = (p0[:, None] < P0) & (p1[None, :] < P1)
             x = tl.load(
                 x_ptr + (nc * X_2 + at[:, None]) * X_3 + at_1[None, :],
-                mask=mask & ((at < X_2)[:, None] & (at_1 < X_3)[None, :]),
+                mask=mask & (at < X_2)[:, None] & (at_1 < X_3)[None, :],
                 other=float("-inf"),
             )
             y = _maximum(y, x)
-    mask = (p0[:, None] < P0) & (p1[None, :] < P1)
     tl.store(y_ptr + (nc * P0 + p0[:, None]) * P1 + p1[None, :], y, mask=mask)
 
 
@@ -63,7 +62,7 @@ def max_pool(x):
     N, C, X_2, X_3 = x.shape
     P1 = X_3 // 2
     P0 = X_2 // 2
-    SIZE = C * N
+    C_N = C * N
     x = x.contiguous()
     y = torch.empty((N, C, P0, P1), dtype=torch.float32, device=device)
     # Offsets are int32 where they fit, which takes fewer registers and instructions.
@@ -71,7 +70,7 @@ def max_pool(x):
     INDEX = tl.int64 if elements >= 2**31 else tl.int32
     BLOCK_P1 = min(triton.next_power_of_2(max(P1, 1)), 1024)
     BLOCK_P0 = min(triton.next_power_of_2(max(P0, 1)), max(1024 // BLOCK_P1, 1))
-    grid = (SIZE * triton.cdiv(P0, BLOCK_P0) * triton.cdiv(P1, BLOCK_P1),)
+    grid = (C_N * triton.cdiv(P0, BLOCK_P0) * triton.cdiv(P1, BLOCK_P1),)
     max_pool_kernel[grid](
         x,
         y,
