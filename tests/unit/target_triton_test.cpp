@@ -47,6 +47,16 @@ INSTANTIATE_TEST_SUITE_P(Library, TritonGolden,
                                          "matmul_prelu", "max_pool", "scatter_elements", "sobel", "softmax"),
                          [](const auto& i) { return i.param; });
 
+// A file's own check has sizes to check at, also where indices are data or extents must fit each other.
+TEST(TritonTarget, ItsChecksHaveSizes) {
+    for (const char* op : {"affine_grid", "conv_causal", "gather", "gather_elements", "gather_nd", "rotary",
+                           "scatter_elements", "scatter_nd"}) {
+        const auto e = triton_target().emit(open_program(op), {});
+        ASSERT_TRUE(e.ok()) << e.error().message;
+        EXPECT_EQ(e->files[0].text.find(" in []:"), std::string::npos) << op;
+    }
+}
+
 // A tuple of one whose call is too long for a line: the gradient of max_pool has such a check.
 TEST(TritonTarget, BreaksTuplesOfOne) {
     const auto g = derive::gradient(open_program("max_pool"), {}, {.save = true});

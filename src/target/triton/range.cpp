@@ -3,6 +3,19 @@
 namespace opwright::target::triton {
 using namespace math;
 
+namespace {
+// What a < b is, where the ranges of both tell.
+std::optional<bool> decided(const Program& p, ExprId e, const std::function<std::optional<Range>(ExprId)>& data) {
+    const Expr& x = p.expr(e);
+    if (x.kind != ExprKind::Call || x.fn != Fn::Lt) return std::nullopt;
+    const auto a = index_range(p, x.args[0], data), b = index_range(p, x.args[1], data);
+    if (!a || !b) return std::nullopt;
+    if ((a->low - b->high).lower() >= 0) return false;
+    if ((b->low - a->high).lower() >= 1) return true;
+    return std::nullopt;
+}
+}  // namespace
+
 std::optional<Range> index_range(const Program& p, ExprId e, const std::function<std::optional<Range>(ExprId)>& data) {
     const Expr& x = p.expr(e);
     if (x.dtype != DType::I64) return std::nullopt;
@@ -11,6 +24,8 @@ std::optional<Range> index_range(const Program& p, ExprId e, const std::function
     if (x.kind == ExprKind::Size) return Range{x.sym, x.sym};
     if (data && (x.kind == ExprKind::Load || x.kind == ExprKind::Cast)) return data(e);
     if (x.kind != ExprKind::Call) return std::nullopt;
+    if (x.fn == Fn::Select)
+        if (const auto c = decided(p, x.args[0], data)) return index_range(p, x.args[*c ? 1 : 2], data);
     const auto a = index_range(p, x.args[x.fn == Fn::Select ? 1 : 0], data);
     if (!a) return std::nullopt;
     if (x.fn == Fn::Neg) return Range{-a->high, -a->low};
