@@ -83,6 +83,10 @@ public:
             plan.blocks.push_back({v, whole ? kWhole : in_grid(v) ? limits_.map_elements : step});
         }
         plan.elements = row_first || rows_held ? limits_.loop_elements : limits_.map_elements;
+        if (limits_.turned > 0 && axes.size() == 2 && in_grid(axes[0]) && in_grid(axes[1]) && turned(axes)) {
+            plan.blocks.back().tile = limits_.turned;  // the other takes what a short one leaves
+            plan.elements = limits_.turned * limits_.turned;
+        }
     }
 
 private:
@@ -102,6 +106,17 @@ private:
                 if (!in_grid(v) && !has(r, v)) r.push_back(v);
         }
         return r;
+    }
+
+    // What lies side by side along one axis in one tensor does so along the other in another, as in a transpose.
+    bool turned(const std::vector<VarId>& axes) const {
+        const auto along = [&](VarId v, VarId other) {
+            return std::any_of(accesses_.begin(), accesses_.end(), [&](const Access& a) {
+                const auto s = stride(p_, a, v), across = stride(p_, a, other);
+                return s && across && s->is(1) && !across->is(0);
+            });
+        };
+        return along(axes[0], axes[1]) && along(axes[1], axes[0]);
     }
 
     // The axis that goes beside `axes`: one that is contiguous where these are not (a transpose), else the rows that a

@@ -64,6 +64,7 @@ struct BlockLimits {
     int64_t loop_elements = 1024;       // of one step along a row that is not
     int64_t mt = 64, nt = 64, kc = 32;  // block of a contraction
     int max_axes = 2;                   // axes of a block
+    int64_t turned = 0;                 // side of a map's block that reads along one axis and writes along the other
 };
 // The untuned schedule for a block target: always legal. `whole`: rows are held whole; otherwise walked in steps.
 Schedule default_block_schedule(const Kernel& k, const BlockLimits& limits, bool whole);

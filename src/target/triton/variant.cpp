@@ -122,7 +122,7 @@ Result<Variant> make_variant(const Program& p, const std::string& json, bool who
     plan_updates(k);
     const int64_t row = longest_row(p);
     const schedule::BlockLimits limits{
-        .map_elements = 1024, .row_elements = row, .loop_elements = whole ? 2048 : kWalk};
+        .map_elements = 1024, .row_elements = row, .loop_elements = whole ? 2048 : kWalk, .turned = 64};
     schedule::Schedule s = schedule::default_block_schedule(k, limits, whole);
     if (!json.empty()) {
         OPW_TRY(s, schedule::from_json(json, k));
