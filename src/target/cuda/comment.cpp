@@ -12,20 +12,12 @@ namespace {
 // f32 is what the chip is built for.
 constexpr double kCopy = 4.28e12, kTensorCores = 6.8e14, kFloat = 6.7e13;
 
-std::string seconds(const Sym& amount, double rate, const std::string& of) {
+std::string seconds(const Sym& amount, double rate) {
     if (const auto n = amount.constant()) return fmt::format("{:.3g} us", static_cast<double>(*n) / rate * 1e6);
     const std::string text = amount.str();
     std::string rate_text = fmt::format("{:.3g}", rate);
     rate_text.erase(std::remove(rate_text.begin(), rate_text.end(), '+'), rate_text.end());
-    return fmt::format("{} / {} s",
-                       text.size() > 60                      ? of
-                       : text.find(' ') == std::string::npos ? text
-                                                             : "(" + text + ")",
-                       rate_text);
-}
-std::string amount(const Sym& s) {
-    const std::string text = s.str();
-    return text.size() > 200 ? "some" : text;
+    return fmt::format("{} / {} s", text.find(' ') == std::string::npos ? text : "(" + text + ")", rate_text);
 }
 
 std::string kind_of(const Context& c, TensorId t, const std::vector<ExprId>& at, const Stage& s) {
@@ -94,7 +86,15 @@ std::string leading_comment(const Program& source, const CudaProgram& p) {
         const size_t end = std::min(equations.find('\n', at), equations.size());
         std::string line = equations.substr(at, end - at);
         std::replace(line.begin(), line.end(), '\\', '/');
-        if (!line.empty()) code.raw("//     " + line);
+        std::string indent = "//     ";
+        while (line.size() + indent.size() > 120) {  // goes on, indented, behind a blank
+            const size_t blank = line.rfind(' ', 120 - indent.size());
+            if (blank == std::string::npos || blank == 0) break;
+            code.raw(indent + line.substr(0, blank));
+            line.erase(0, blank + 1);
+            indent = "//         ";
+        }
+        if (!line.empty()) code.raw(indent + line);
         at = end + 1;
     }
     code.raw("//");
@@ -102,14 +102,23 @@ std::string leading_comment(const Program& source, const CudaProgram& p) {
     const Sym bytes = cost.bytes(), work = cost.flops();
     const bool tensor_cores =
         std::any_of(p.stages.begin(), p.stages.end(), [](const Stage& s) { return s.tensor_cores; });
-    std::string floors = fmt::format("Reads {} bytes and writes {}: {} at least, at what an H200 copies.",
-                                     amount(cost.read_bytes), amount(cost.write_bytes), seconds(bytes, kCopy, "bytes"));
-    if (!work.is(0))
-        floors += fmt::format(" Operations: {}: {} at least, at what {}.", amount(work),
-                              seconds(work, tensor_cores ? kTensorCores : kFloat, "operations"),
+    // Only what a reader takes in at a glance is worth a place here.
+    const auto brief = [](const Sym& s) {
+        const std::string text = s.str();
+        return text.size() <= 60 && text.find("min(") == std::string::npos;
+    };
+    std::string floors;
+    if (brief(cost.read_bytes) && brief(cost.write_bytes))
+        floors = fmt::format("Reads {} bytes and writes {}: {} at least, at what an H200 copies.", cost.read_bytes.str(),
+                             cost.write_bytes.str(), seconds(bytes, kCopy));
+    if (!work.is(0) && brief(work))
+        floors += fmt::format("{}Operations: {}: {} at least, at what {}.", floors.empty() ? "" : " ", work.str(),
+                              seconds(work, tensor_cores ? kTensorCores : kFloat),
                               tensor_cores ? "cuBLAS reaches on its tensor cores" : "its f32 units do");
-    text(floors);
-    code.raw("//");
+    if (!floors.empty()) {
+        text(floors);
+        code.raw("//");
+    }
     for (const Stage& s : p.stages) {
         std::string name = s.variants[0].kernel;  // the plain one: others have something behind it
         for (const Variant& v : s.variants)

@@ -76,7 +76,7 @@ __device__ __forceinline__ unsigned row_mask() {
 // value a warp.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ T fold(T v, void* partial, F f) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
         v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
     if (kThreads > 32) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
         __syncthreads();
         v = of_warp[0];
-#pragma unroll
+        #pragma unroll
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
@@ -109,7 +109,8 @@ __device__ __forceinline__ void meet_cluster() {
 __device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
 #if __CUDA_ARCH__ >= 900
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    const unsigned here = (unsigned)__cvta_generic_to_shared(mine);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
 #endif
 }
@@ -155,7 +156,7 @@ __device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slo
     v = fold<kThreads>(v, partial, f);
     exchange<kBlocks>(slots[turn], v, v);
     v = slots[turn].template first<T>(0);
-#pragma unroll
+    #pragma unroll
     for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
     turn ^= 1;
     return v;
@@ -221,7 +222,7 @@ struct Better {
          R"(// The best of the candidates that the kThreads threads of a row hold, and where it is; -1 marks a thread without one.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ void fold_best(T& best, long long& at, void* partial, F better) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2) {
         const T other = (T)__shfl_xor_sync(row_mask<kThreads>(), best, step);
         const long long other_at = __shfl_xor_sync(row_mask<kThreads>(), at, step);

@@ -158,15 +158,22 @@ Variant Lowering::kernel(const std::string& name, const std::string& bounds, con
     for (const std::string& a : about) out.comment(a);
     const std::string head =
         fmt::format("extern \"C\" __global__ void {}{}(", bounds.empty() ? "" : bounds + " ", name);
+    const std::string all = fmt::format("{}", fmt::join(parameters, ", "));
     std::string line = head;
+    if (head.size() + all.size() + 3 <= 120) {
+        line += all;
+        parameters.clear();
+    } else {
+        out.raw(line);
+        line = std::string(7, ' ');
+    }
     for (size_t i = 0; i < parameters.size(); ++i) {
-        const std::string piece = parameters[i] + (i + 1 < parameters.size() ? "," : "");
-        if (line.size() + piece.size() + 4 > 120 && line.back() == ',') {
+        const std::string piece = " " + parameters[i] + (i + 1 < parameters.size() ? "," : "");
+        if (line.size() + piece.size() + 3 > 120) {
             out.raw(line);
-            line = std::string(std::min<size_t>(head.size(), 40), ' ') + piece;
-        } else {
-            line += (line.back() == ',' ? " " : "") + piece;
+            line = std::string(7, ' ');
         }
+        line += piece;
     }
     out.raw(line + ") {");
     const std::string previous = out.take();
@@ -381,7 +388,7 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
     c.names.restore(free_names);
     c.names.keep(c.pointers);
     constexpr int64_t kInSource = 64;
-    std::string tables;
+    std::vector<std::pair<std::string, std::string>> tables;  // by name
     for (TensorId t = 0; t < p.tensors.size(); ++t) {
         const TensorInfo& info = p.tensors[t];
         for (const Sym& d : info.shape) (void)d;
@@ -396,8 +403,8 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
         std::string values;
         for (int64_t i = 0; i < info.data.size(); ++i) values += (i ? ", " : "") + element_text(info.data, i);
         c.stored[t] = compute_type(info.dtype);
-        tables += fmt::format("__device__ const {} {}[{}] = {{{}}};\n", c_type(info.dtype), c.pointers[t],
-                              info.data.size(), values);
+        tables.emplace_back(c.pointers[t], fmt::format("__device__ const {} {}[{}] = {{{}}};\n", c_type(info.dtype),
+                                                       c.pointers[t], info.data.size(), values));
     }
     Lowering l(c, out, options);
     for (const Group& g : groups) {
@@ -426,7 +433,10 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
     out.helpers = index + macros + c.helpers.text(false);
     out.emulated_helpers = index + macros + c.helpers.text(true);
     out.comment = leading_comment(source, out);
-    if (!tables.empty()) out.kernels = tables + "\n" + out.kernels;
+    std::string used;  // loops that were written out have taken what they need
+    for (const auto& [name, text] : tables)
+        if (mentions_word(out.kernels, name)) used += text;
+    if (!used.empty()) out.kernels = used + "\n" + out.kernels;
     return out;
 }
 }  // namespace

@@ -181,7 +181,7 @@ private:
         if (shared_) {
             const std::string type = fmt::format("Pack<{}, VECTOR>", memory_type(c_.stored[c_.p.expr(cached_[0]).ref]));
             rest_ = c_.names.fresh(c_.p.tensors[c_.p.expr(cached_[0]).ref].name + "_rest");
-            c_.code.line("{0}* const {1} = ({0}*)shared + lane;  // the packs beyond ITEMS, THREADS apart", type,
+            c_.code.line("{0}* const {1} = ({0}*)shared + lane;  // packs beyond ITEMS, THREADS apart", type,
                          rest_);
         }
         if (kept_ != kNone && !in_place_) {

@@ -28,6 +28,12 @@ void vector_body(Point& at, const Group& g, const Packs& packs, VarId lane,
     for (uint32_t i : g.equations) packs.load(at, c.p.equations[i].rhs, loaded);
     for (uint32_t i : g.equations) at.keep_out(c.p.equations[i].lhs);
     for (uint32_t i : g.equations) at.hoist(c.p.equations[i].rhs, lane);
+    if (g.equations.size() == 1) {  // a copy: the pack itself
+        const Equation& q = c.p.equations[g.equations[0]];
+        const auto pack = std::find_if(loaded.begin(), loaded.end(), [&](auto& l) { return l.first == q.rhs; });
+        if (pack != loaded.end() && !c.pointers[q.lhs].empty() && c.stored[q.lhs] == c.stored[c.p.expr(q.rhs).ref])
+            return packs.store(at, q, pack->second);
+    }
     std::vector<std::pair<const Equation*, std::string>> results;
     for (uint32_t i : g.equations) {
         const Equation& q = c.p.equations[i];

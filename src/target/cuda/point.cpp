@@ -58,6 +58,7 @@ void Point::restore(Scope s) {
     values_ = std::move(s.values);
     held_ = std::move(s.held);
     divisors_ = std::move(s.divisors);
+    inward_ = std::move(s.inward);
     c_.names.restore(std::move(s.names));
     c_.names.keep(c_.permanent);
 }
@@ -284,7 +285,7 @@ void Point::accumulate(ExprId reduce, const Accumulator& a) {
 
 Operand Point::result(ExprId reduce, const Accumulator& a) {
     if (!is_arg(c_.p.expr(reduce).reduce)) return {a.value};
-    return {fmt::format("({} < 0 ? 0 : {})", a.best, a.best)};
+    return {fmt::format("{} < 0 ? 0 : {}", a.best, a.best), L::Lowest};
 }
 
 void Point::reduce_serially(ExprId reduce) {
@@ -318,6 +319,19 @@ bool Point::is_position(ExprId e) const {
     }
 }
 
+namespace {
+// Whether the text needs parentheses as a factor: not where a pair already encloses all of it.
+bool is_sum(const std::string& s) {
+    if (s.find(' ') == std::string::npos) return false;
+    int depth = 0;
+    for (size_t i = 0; i + 1 < s.size(); ++i) {
+        depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+        if (depth == 0) return true;
+    }
+    return false;
+}
+}  // namespace
+
 std::string Point::index(ExprId e) {
     const auto f = affine(c_.p, e);
     if (!f) return "";
@@ -326,7 +340,8 @@ std::string Point::index(ExprId e) {
         const std::string& name = vars_.at(v);
         const bool atom = name.find(' ') == std::string::npos;
         if (k.is(1)) {
-            r += (r.empty() ? "" : " + ") + name;
+            const bool enclosed = !atom && name.front() == '(' && !is_sum(name);
+            r += (r.empty() ? "" : " + ") + (enclosed ? name.substr(1, name.size() - 2) : name);
         } else if (k.is(-1)) {
             r += (r.empty() ? "-" : " - ") + (atom ? name : "(" + name + ")");
         } else {
@@ -364,17 +379,25 @@ Reach reach(const Program& p, const Affine& f) {
     }
     return r;
 }
-// Whether the text needs parentheses as a factor: not where a pair already encloses all of it.
-bool is_sum(const std::string& s) {
-    if (s.find(' ') == std::string::npos) return false;
-    int depth = 0;
-    for (size_t i = 0; i + 1 < s.size(); ++i) {
-        depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
-        if (depth == 0) return true;
-    }
-    return false;
-}
 }  // namespace
+
+// A position folded back inside, by the name that it got where it was needed first.
+std::string Point::inward(Outside outside, const std::string& i, const Operand& n) {
+    const char* f = outside == Outside::Clamp     ? "clamped"
+                    : outside == Outside::Wrap    ? "floor_mod"
+                    : outside == Outside::Reflect ? "reflected"
+                                                  : "mirrored";
+    // floor_mod is for all types, and takes two of one.
+    const std::string text = outside == Outside::Wrap ? fmt::format("{}<long long>({}, {})", f, i, n.text)
+                                                      : fmt::format("{}({}, {})", f, i, n.text);
+    const auto [it, fresh] = inward_.try_emplace(text);
+    if (fresh) {
+        c_.helpers.use(f);
+        it->second = c_.names.fresh("at");
+        c_.code.line("const Index {} = (Index){};", it->second, text);
+    }
+    return it->second;
+}
 
 Place Point::place(TensorId t, const ExprId* at, Outside outside, const std::string& what) {
     const auto& shape = c_.p.tensors[t].shape;
@@ -395,15 +418,7 @@ Place Point::place(TensorId t, const ExprId* at, Outside outside, const std::str
                 if (!low) require(fmt::format("{} >= 0", i));
                 if (!high) require(fmt::format("{} < {}", i, n.at(L::Shift)));
             } else if (outside != Outside::Error && !(low && high)) {
-                const std::string wide = "(long long)" + (is_sum(i) ? "(" + i + ")" : i);
-                const char* f = outside == Outside::Clamp     ? "clamped"
-                                : outside == Outside::Wrap    ? "floor_mod"
-                                : outside == Outside::Reflect ? "reflected"
-                                                              : "mirrored";
-                const std::string name = c_.names.fresh("at");
-                c_.code.line("const Index {} = (Index){}({}, (long long){});", name, c_.helpers.use(f), wide,
-                             n.at(L::Unary));
-                i = name;
+                i = inward(outside, i, n);
             }
         } else {
             // Data: in 64 bits until it is known to be inside.
@@ -413,24 +428,14 @@ Place Point::place(TensorId t, const ExprId* at, Outside outside, const std::str
             const std::string inside = fmt::format("{} >= 0 && {} < {}", name, name, n.at(L::Shift));
             switch (outside) {
                 case Outside::Error: {
-                    const int code = c_.fault(what);
-                    c_.code.line("if (!({})) *fault = {};", inside, code);
-                    require(inside);
+                    const std::string known = c_.names.fresh("inside");
+                    c_.code.line("const bool {} = {};", known, inside);
+                    c_.code.line("if (!{}) *fault = {};", known, c_.fault(what));
+                    require(known);
                     break;
                 }
                 case Outside::Value: require(inside); break;
-                case Outside::Clamp:
-                    i = fmt::format("(Index){}({}, (long long){})", c_.helpers.use("clamped"), name, n.at(L::Unary));
-                    break;
-                case Outside::Wrap:
-                    i = fmt::format("(Index){}({}, (long long){})", c_.helpers.use("floor_mod"), name, n.at(L::Unary));
-                    break;
-                case Outside::Reflect:
-                    i = fmt::format("(Index){}({}, (long long){})", c_.helpers.use("reflected"), name, n.at(L::Unary));
-                    break;
-                case Outside::Mirror:
-                    i = fmt::format("(Index){}({}, (long long){})", c_.helpers.use("mirrored"), name, n.at(L::Unary));
-                    break;
+                default: i = inward(outside, name, n); break;
             }
         }
         if (shape[d].is(1) && f && outside != Outside::Value) i = "0";

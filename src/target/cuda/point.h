@@ -66,9 +66,10 @@ public:
         std::unordered_map<math::ExprId, Operand> values;
         std::map<math::TensorId, Operand> held;
         std::unordered_map<math::ExprId, std::string> divisors;
+        std::map<std::string, std::string> inward;
         std::set<std::string> names;
     };
-    Scope save() const { return {vars_, values_, held_, divisors_, c_.names.save()}; }
+    Scope save() const { return {vars_, values_, held_, divisors_, inward_, c_.names.save()}; }
     void restore(Scope s);
 
     // Prepares for evaluating `root`: parts with several uses get a name.
@@ -102,6 +103,7 @@ public:
     void reduce_serially(math::ExprId reduce);
 
     Place place(math::TensorId t, const math::ExprId* at, math::Outside outside, const std::string& what);
+    std::string inward(math::Outside outside, const std::string& i, const Operand& extent);
     // Writes the equation's value to its place. `atomic`: other threads may update the same place.
     void store(const math::Equation& q, const Operand& value, bool atomic);
 
@@ -121,6 +123,7 @@ private:
     std::unordered_map<math::ExprId, int> uses_;
     std::map<math::TensorId, Operand> held_;
     std::unordered_map<math::ExprId, std::string> divisors_;  // by the number divided by
+    std::map<std::string, std::string> inward_;               // names of positions folded back inside, by their texts
     std::set<math::TensorId> kept_out_;
     std::set<math::ExprId> approximate_;
     bool short_results_ = false;

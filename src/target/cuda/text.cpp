@@ -4,16 +4,45 @@
 
 namespace opwright::target::cuda {
 
+namespace {
+// Where the head of "for (...) body" or "if (...) body" ends, behind its bracket; npos where there is no body.
+size_t head_end(std::string_view text) {
+    if (!text.starts_with("for (") && !text.starts_with("if (")) return std::string_view::npos;
+    int depth = 0;
+    for (size_t i = text.find('('); i < text.size(); ++i) {
+        depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+        if (depth == 0) return text.substr(i + 1) == " {" ? std::string_view::npos : i + 1;
+    }
+    return std::string_view::npos;
+}
+}  // namespace
+
 void Code::raw(std::string_view text) {
     const size_t indent = static_cast<size_t>(depth_) * 4;
-    if (text.starts_with("for (") && indent + text.size() > 120) {  // a line for each part of its head
-        for (size_t part = 0; part < 2; ++part) {
-            const size_t end = text.find("; ") + 1;
-            out_.append(part == 0 ? indent : indent + 5, ' ').append(text.substr(0, end)) += '\n';
-            text.remove_prefix(end + 1);
+    if (indent + text.size() > 120) {
+        if (const size_t end = head_end(text); end != std::string_view::npos && end + 1 < text.size()) {
+            raw(text.substr(0, end));
+            out_.append(indent + 4, ' ').append(text.substr(end + 1)) += '\n';
+            return;
         }
-        out_.append(indent + 5, ' ').append(text) += '\n';
-        return;
+        if (text.starts_with("for (")) {  // a line for each part of its head
+            for (size_t part = 0; part < 2; ++part) {
+                const size_t end = text.find("; ") + 1;
+                out_.append(part == 0 ? indent : indent + 5, ' ').append(text.substr(0, end)) += '\n';
+                text.remove_prefix(end + 1);
+            }
+            out_.append(indent + 5, ' ').append(text) += '\n';
+            return;
+        }
+        // "a = condition ? value : other;" breaks before its branches.
+        if (const size_t then = text.find(" ? "), other = text.find(" : ", then);
+            then != std::string_view::npos && other != std::string_view::npos && text.starts_with("const ") &&
+            text.find(" ? ", then + 1) == std::string_view::npos) {
+            out_.append(indent, ' ').append(text.substr(0, then)) += '\n';
+            out_.append(indent + 4, ' ').append(text.substr(then + 1, other - then - 1)) += '\n';
+            out_.append(indent + 4, ' ').append(text.substr(other + 1)) += '\n';
+            return;
+        }
     }
     if (!text.empty()) out_.append(indent, ' ').append(text);
     out_ += '\n';
@@ -32,6 +61,14 @@ void Code::comment(std::string_view text) {
         text.remove_prefix(n);
         while (text.starts_with(' ')) text.remove_prefix(1);
     }
+}
+
+bool mentions_word(std::string_view text, std::string_view word) {
+    const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
+        if ((at == 0 || !part(text[at - 1])) && (at + word.size() == text.size() || !part(text[at + word.size()])))
+            return true;
+    return false;
 }
 
 Names::Names() {

@@ -40,6 +40,9 @@ private:
     int depth_ = 0;
 };
 
+// Whether the identifier stands in the text.
+bool mentions_word(std::string_view text, std::string_view word);
+
 // A C expression and how tightly it binds.
 struct Operand {
     enum Level : uint8_t { Lowest, Or, And, Bit, Equality, Relation, Shift, Sum, Product, Unary, Atom };

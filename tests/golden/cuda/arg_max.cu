@@ -69,7 +69,7 @@ struct Better {
 // The best of the candidates that the kThreads threads of a row hold, and where it is; -1 marks a thread without one.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ void fold_best(T& best, long long& at, void* partial, F better) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2) {
         const T other = (T)__shfl_xor_sync(row_mask<kThreads>(), best, step);
         const long long other_at = __shfl_xor_sync(row_mask<kThreads>(), at, step);
@@ -88,8 +88,8 @@ __device__ __forceinline__ void fold_best(T& best, long long& at, void* partial,
 }
 
 // One thread a point.
-extern "C" __global__ void arg_max_kernel(const float* __restrict__ x, long long* __restrict__ y, Index n_a0,
-                                        Index n_b0, Index N) {
+extern "C" __global__ void arg_max_kernel(
+        const float* __restrict__ x, long long* __restrict__ y, Index n_a0, Index n_b0, Index N) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_a0 * n_b0;
          point += (Index)gridDim.x * blockDim.x) {
@@ -101,15 +101,15 @@ extern "C" __global__ void arg_max_kernel(const float* __restrict__ x, long long
             const float x_value = x[(a0 * N + n) * n_b0 + b0];
             if (best_at < 0 || (!(x_value <= best) && best == best)) best = x_value, best_at = (long long)n;
         }
-        y[a0 * n_b0 + b0] = (best_at < 0 ? 0 : best_at);
+        y[a0 * n_b0 + b0] = best_at < 0 ? 0 : best_at;
     }
 }
 
 // Partial results: a block folds one slice of the terms of LANES * VECTOR results that lie side by side along b0, so
 // that every access is contiguous.
-extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y_best, long long* __restrict__ y_best_at, Index n_a0,
-                                        Index n_b0, Index slice_length, Index N, Index slices) {
+extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(
+        const float* __restrict__ x, float* __restrict__ y_best, long long* __restrict__ y_best_at, Index n_a0,
+        Index n_b0, Index slice_length, Index N, Index slices) {
     constexpr int kLines = 256 / LANES, kColumns = LANES * VECTOR;
     const int lane = threadIdx.x % LANES, line = threadIdx.x / LANES;
     __shared__ float of_line[kLines][kColumns];
@@ -134,15 +134,15 @@ extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const fl
                 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const float x_value = x_pack.at[v];
-                    if (best_at[v] < 0 || (!(x_value <= best[v]) && best[v] == best[v])) best[v] = x_value, best_at[v] = (long long)n;
+                    if (best_at[v] < 0 || (!(x_value <= best[v]) && best[v] == best[v]))
+                        best[v] = x_value, best_at[v] = (long long)n;
                 }
             }
         }
         __syncthreads();  // readers of the last slice are done
         #pragma unroll
-        for (int v = 0;
-             v < VECTOR;
-             ++v) of_line[line][lane * VECTOR + v] = best[v], at_of_line[line][lane * VECTOR + v] = best_at[v];
+        for (int v = 0; v < VECTOR; ++v)
+            of_line[line][lane * VECTOR + v] = best[v], at_of_line[line][lane * VECTOR + v] = best_at[v];
         __syncthreads();
         for (int inside = threadIdx.x; inside < kColumns && tile * kColumns + inside < columns; inside += 256) {
             const Index result = tile * kColumns + inside;
@@ -163,8 +163,9 @@ extern "C" __global__ void __launch_bounds__(256) arg_max_y_best_kernel(const fl
 }
 
 // One thread a point.
-extern "C" __global__ void arg_max_y_kernel_short(long long* __restrict__ y, const float* __restrict__ y_best,
-                                        const long long* __restrict__ y_best_at, Index n_a0, Index n_b0, Index slices) {
+extern "C" __global__ void arg_max_y_kernel_short(
+        long long* __restrict__ y, const float* __restrict__ y_best, const long long* __restrict__ y_best_at,
+        Index n_a0, Index n_b0, Index slices) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_a0 * n_b0;
          point += (Index)gridDim.x * blockDim.x) {
@@ -174,18 +175,21 @@ extern "C" __global__ void arg_max_y_kernel_short(long long* __restrict__ y, con
         long long best_at = -1;
         for (Index slice = 0; slice < slices; ++slice) {
             const float y_best_value = y_best[(a0 * n_b0 + b0) * slices + slice];
-            if (best_at < 0 || (!(y_best_value <= best) && best == best)) best = y_best_value, best_at = (long long)slice;
+            if (best_at < 0 || (!(y_best_value <= best) && best == best))
+                best = y_best_value, best_at = (long long)slice;
         }
-        const long long at = (best_at < 0 ? 0 : best_at);
-        const long long y_best_at_value = at >= 0 && at < slices ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at] : 0ll;
+        const long long at = best_at < 0 ? 0 : best_at;
+        const long long y_best_at_value = at >= 0 && at < slices
+            ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at]
+            : 0ll;
         y[a0 * n_b0 + b0] = y_best_at_value;
     }
 }
 
 // Folds the partial results, always in the same order.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel(long long* __restrict__ y,
-                                        const float* __restrict__ y_best, const long long* __restrict__ y_best_at,
-                                        Index n_a0, Index n_b0, Index slices) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel(
+        long long* __restrict__ y, const float* __restrict__ y_best, const long long* __restrict__ y_best_at,
+        Index n_a0, Index n_b0, Index slices) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS;
@@ -198,11 +202,14 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel
         #pragma unroll 4
         for (Index slice = lane; slice < slices; slice += THREADS) {
             const float y_best_value = y_best[(a0 * n_b0 + b0) * slices + slice];
-            if (best_at < 0 || (!(y_best_value <= best) && best == best)) best = y_best_value, best_at = (long long)slice;
+            if (best_at < 0 || (!(y_best_value <= best) && best == best))
+                best = y_best_value, best_at = (long long)slice;
         }
         fold_best<THREADS>(best, best_at, partial, Better</*largest*/ true, /*first*/ true>());
-        const long long at = (best_at < 0 ? 0 : best_at);
-        const long long y_best_at_value = at >= 0 && at < slices ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at] : 0ll;
+        const long long at = best_at < 0 ? 0 : best_at;
+        const long long y_best_at_value = at >= 0 && at < slices
+            ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at]
+            : 0ll;
         if (lane == 0) {
             y[a0 * n_b0 + b0] = y_best_at_value;
         }

@@ -1,6 +1,7 @@
 // gelu_tanh: The approximation of GELU by tanh.
 //
-//     y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.044714998453855515 * x[i0,i1] * x[i0,i1] * x[i0,i1])))
+//     y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.044714998453855515 * x[i0,i1] * x[i0,i1]
+//         * x[i0,i1])))
 //
 // Reads 4*i0*i1 bytes and writes 4*i0*i1: 8*i0*i1 / 4.28e12 s at least, at what an H200 copies. Operations: 9*i0*i1:
 // 9*i0*i1 / 6.7e13 s at least, at what its f32 units do.
@@ -36,8 +37,8 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 
 // Each thread computes VECTOR neighbouring elements along i0i1; neighbouring threads take neighbouring groups of them,
 // so every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) gelu_tanh_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_i0, Index n_i1) {
+extern "C" __global__ void __launch_bounds__(256) gelu_tanh_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index n_i0, Index n_i1) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_i0 * n_i1 / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {

@@ -2,8 +2,10 @@
 // 1/deviation.
 //
 //     centre[a0] = sum[r0](cast(x[a0,r0], f32)) / cast(r0, f32)
-//     inv_std[a0] = 1 / sqrt(sum[r0]((cast(x[a0,r0], f32) - centre[a0]) * (cast(x[a0,r0], f32) - centre[a0])) / cast(r0, f32) + 9.999999747378752e-06)
-//     y[a0,r0] = cast(cast(cast(cast(cast((cast(x[a0,r0], f32) - centre[a0]) * inv_std[a0], bf16), f32) * cast(scale[r0], f32), bf16), f32) + cast(bias[r0], f32), bf16)
+//     inv_std[a0] = 1 / sqrt(sum[r0]((cast(x[a0,r0], f32) - centre[a0]) * (cast(x[a0,r0], f32) - centre[a0])) /
+//         cast(r0, f32) + 9.999999747378752e-06)
+//     y[a0,r0] = cast(cast(cast(cast(cast((cast(x[a0,r0], f32) - centre[a0]) * inv_std[a0], bf16), f32) *
+//         cast(scale[r0], f32), bf16), f32) + cast(bias[r0], f32), bf16)
 //
 // Reads 2*a0*r0 + 4*r0 bytes and writes 2*a0*r0 + 8*a0: (4*a0*r0 + 8*a0 + 4*r0) / 4.28e12 s at least, at what an H200
 // copies. Operations: 8*a0*r0 + 5*a0: (8*a0*r0 + 5*a0) / 6.7e13 s at least, at what its f32 units do.
@@ -76,7 +78,7 @@ __device__ __forceinline__ unsigned row_mask() {
 // value a warp.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ T fold(T v, void* partial, F f) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
         v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
     if (kThreads > 32) {
@@ -85,7 +87,7 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
         __syncthreads();
         v = of_warp[0];
-#pragma unroll
+        #pragma unroll
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
@@ -109,7 +111,8 @@ __device__ __forceinline__ void meet_cluster() {
 __device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
 #if __CUDA_ARCH__ >= 900
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    const unsigned here = (unsigned)__cvta_generic_to_shared(mine);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
 #endif
 }
@@ -152,7 +155,7 @@ __device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slo
     v = fold<kThreads>(v, partial, f);
     exchange<kBlocks>(slots[turn], v, v);
     v = slots[turn].template first<T>(0);
-#pragma unroll
+    #pragma unroll
     for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
     turn ^= 1;
     return v;
@@ -213,9 +216,9 @@ __device__ __forceinline__ void wait_copies() {  // for all groups but the lates
 }
 
 // One thread a point.
-extern "C" __global__ void layer_norm_kernel_short(const bf16* __restrict__ x, const bf16* __restrict__ scale,
-                                        const bf16* __restrict__ bias, float* __restrict__ centre,
-                                        float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
+extern "C" __global__ void layer_norm_kernel_short(
+        const bf16* __restrict__ x, const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+        float* __restrict__ centre, float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_a0;
          point += (Index)gridDim.x * blockDim.x) {
@@ -246,10 +249,9 @@ extern "C" __global__ void layer_norm_kernel_short(const bf16* __restrict__ x, c
 }
 
 // A row stays in registers: it is read once, whatever the number of passes over it.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel(const bf16* __restrict__ x,
-                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
-                                        float* __restrict__ centre, float* __restrict__ inv_std,
-                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel(
+        const bf16* __restrict__ x, const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+        float* __restrict__ centre, float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
@@ -319,17 +321,16 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
 }
 
 // For rows longer than what registers hold: the rest of the row is in shared memory, and it is still read once.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_shared(const bf16* __restrict__ x,
-                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
-                                        float* __restrict__ centre, float* __restrict__ inv_std,
-                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_shared(
+        const bf16* __restrict__ x, const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+        float* __restrict__ centre, float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     extern __shared__ __align__(128) unsigned char shared[];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {
         const Index a0 = row;
         Pack<bf16, VECTOR> x_row[ITEMS];
-        Pack<bf16, VECTOR>* const x_rest = (Pack<bf16, VECTOR>*)shared + lane;  // the packs beyond ITEMS, THREADS apart
+        Pack<bf16, VECTOR>* const x_rest = (Pack<bf16, VECTOR>*)shared + lane;  // packs beyond ITEMS, THREADS apart
         #pragma unroll
         for (int i = 0; i < SHARED; ++i) {
             const Index r0 = ((ITEMS + i) * THREADS + lane) * VECTOR;
@@ -408,10 +409,9 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
 // For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
 // stays in their L1 caches.
 extern "C" __global__ void IN_CLUSTERS
-    __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_cluster(const bf16* __restrict__ x,
-                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
-                                        float* __restrict__ centre, float* __restrict__ inv_std,
-                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+    __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_kernel_cluster(
+        const bf16* __restrict__ x, const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+        float* __restrict__ centre, float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
     const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row
     __shared__ long long partial[64];
     __shared__ ClusterSlots slots[2];  // used in turn
@@ -499,10 +499,9 @@ extern "C" __global__ void IN_CLUSTERS
 
 // Rows longer than what a multiprocessor holds: every pass reads the row again, from the second on mostly out of the
 // L2 cache.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kernel_long(const bf16* __restrict__ x,
-                                        const bf16* __restrict__ scale, const bf16* __restrict__ bias,
-                                        float* __restrict__ centre, float* __restrict__ inv_std,
-                                        bf16* __restrict__ y, Index n_a0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kernel_long(
+        const bf16* __restrict__ x, const bf16* __restrict__ scale, const bf16* __restrict__ bias,
+        float* __restrict__ centre, float* __restrict__ inv_std, bf16* __restrict__ y, Index n_a0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_a0; row += (Index)gridDim.x * ROWS) {

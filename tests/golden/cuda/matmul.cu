@@ -105,8 +105,8 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4], 
 
 // A block computes a tile of TILE_M x TILE_N on the tensor cores: products of 16-bit factors, sums in float. Slices of
 // TILE_K are copied to shared memory asynchronously, STAGES - 1 ahead.
-extern "C" __global__ void __launch_bounds__(WARPS_M * WARPS_N * 32) matmul_kernel(const bf16* __restrict__ a,
-                                        const bf16* __restrict__ w, bf16* __restrict__ y, Index K, Index N, Index M) {
+extern "C" __global__ void __launch_bounds__(WARPS_M * WARPS_N * 32) matmul_kernel(
+        const bf16* __restrict__ a, const bf16* __restrict__ w, bf16* __restrict__ y, Index K, Index N, Index M) {
     constexpr int kThreads = WARPS_M * WARPS_N * 32, kRows = TILE_M / WARPS_M, kColumns = TILE_N / WARPS_N;
     constexpr int kSteps = TILE_K / 16;  // of a slice
     constexpr int kStage = (TILE_M + TILE_N) * TILE_K;  // elements of one slice of both factors
@@ -223,8 +223,8 @@ extern "C" __global__ void __launch_bounds__(WARPS_M * WARPS_N * 32) matmul_kern
 }
 
 // A block computes a square tile; each of its 256 threads keeps PER x PER of the sums in registers.
-extern "C" __global__ void __launch_bounds__(256) matmul_kernel_any(const bf16* __restrict__ a,
-                                        const bf16* __restrict__ w, bf16* __restrict__ y, Index K, Index N, Index M) {
+extern "C" __global__ void __launch_bounds__(256) matmul_kernel_any(
+        const bf16* __restrict__ a, const bf16* __restrict__ w, bf16* __restrict__ y, Index K, Index N, Index M) {
     constexpr int kThreads = 256, kTile = 16 * PER, kDepth = 16, kEach = kTile * kDepth / kThreads;
     __shared__ float a_tile[kDepth][kTile + 4], b_tile[kDepth][kTile + 4];
     const int thread = threadIdx.x, thread_row = thread / 16, thread_column = thread % 16;

@@ -23,9 +23,9 @@ typedef INDEX Index;
 #endif
 
 // A block computes a square tile; each of its 256 threads keeps PER x PER of the sums in registers.
-extern "C" __global__ void __launch_bounds__(256) matmul_prelu_kernel(const float* __restrict__ x,
-                                        const float* __restrict__ w, const float* __restrict__ a,
-                                        float* __restrict__ y, Index K, Index N, Index M) {
+extern "C" __global__ void __launch_bounds__(256) matmul_prelu_kernel(
+        const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ a, float* __restrict__ y,
+        Index K, Index N, Index M) {
     constexpr int kThreads = 256, kTile = 16 * PER, kDepth = 16, kEach = kTile * kDepth / kThreads;
     __shared__ float a_tile[kDepth][kTile + 4], b_tile[kDepth][kTile + 4];
     const int thread = threadIdx.x, thread_row = thread / 16, thread_column = thread % 16;

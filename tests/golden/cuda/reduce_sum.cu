@@ -57,7 +57,7 @@ __device__ __forceinline__ unsigned row_mask() {
 // value a warp.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ T fold(T v, void* partial, F f) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
         v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
     if (kThreads > 32) {
@@ -66,15 +66,15 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
         __syncthreads();
         v = of_warp[0];
-#pragma unroll
+        #pragma unroll
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
 }
 
 // One thread a point.
-extern "C" __global__ void reduce_sum_kernel(const float* __restrict__ x, float* __restrict__ y, Index n_o0,
-                                        Index n_o1, Index n_r0) {
+extern "C" __global__ void reduce_sum_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_o1, Index n_r0) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_o0 * n_o1;
          point += (Index)gridDim.x * blockDim.x) {
@@ -91,9 +91,9 @@ extern "C" __global__ void reduce_sum_kernel(const float* __restrict__ x, float*
 
 // Partial results: a block folds one slice of the terms of LANES * VECTOR results that lie side by side along o1, so
 // that every access is contiguous.
-extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slice_length,
-                                        Index n_r0, Index slices) {
+extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(
+        const float* __restrict__ x, float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slice_length,
+        Index n_r0, Index slices) {
     constexpr int kLines = 256 / LANES, kColumns = LANES * VECTOR;
     const int lane = threadIdx.x % LANES, line = threadIdx.x / LANES;
     __shared__ float of_line[kLines][kColumns];
@@ -138,8 +138,8 @@ extern "C" __global__ void __launch_bounds__(256) reduce_sum_y_partial_kernel(co
 }
 
 // One thread a point.
-extern "C" __global__ void reduce_sum_y_kernel_short(float* __restrict__ y, const float* __restrict__ y_partial,
-                                        Index n_o0, Index n_o1, Index slices) {
+extern "C" __global__ void reduce_sum_y_kernel_short(
+        float* __restrict__ y, const float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slices) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_o0 * n_o1;
          point += (Index)gridDim.x * blockDim.x) {
@@ -155,8 +155,8 @@ extern "C" __global__ void reduce_sum_y_kernel_short(float* __restrict__ y, cons
 }
 
 // Folds the partial results, always in the same order.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) reduce_sum_y_kernel(float* __restrict__ y,
-                                        const float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slices) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) reduce_sum_y_kernel(
+        float* __restrict__ y, const float* __restrict__ y_partial, Index n_o0, Index n_o1, Index slices) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS;

@@ -40,27 +40,22 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 
 // Each thread computes VECTOR neighbouring elements along b0; neighbouring threads take neighbouring groups of them,
 // so every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) scatter_elements_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y, Index N, Index n_b0) {
+extern "C" __global__ void __launch_bounds__(256) scatter_elements_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index N, Index n_b0) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < N * n_b0 / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {
         const Index b0 = point % (n_b0 / VECTOR) * VECTOR;
         const Index n = point / (n_b0 / VECTOR);
         const auto x_pack = load_pack<VECTOR>(&x[n * n_b0 + b0]);
-        Pack<float, VECTOR> y_pack;
-        #pragma unroll
-        for (int v = 0; v < VECTOR; ++v) {
-            const float x_value = x_pack.at[v];
-            y_pack.at[v] = x_value;
-        }
-        store_pack(&y[n * n_b0 + b0], y_pack);
+        store_pack(&y[n * n_b0 + b0], x_pack);
     }
 }
 
 // One thread a point.
-extern "C" __global__ void scatter_elements_y_kernel(const long long* __restrict__ at, const float* __restrict__ v2,
-                                        float* __restrict__ y, Index n_f0, Index K, Index N, Index n_b0, int* fault) {
+extern "C" __global__ void scatter_elements_y_kernel(
+        const long long* __restrict__ at, const float* __restrict__ v2, float* __restrict__ y, Index n_f0, Index K,
+        Index N, Index n_b0, int* fault) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_f0;
          point += (Index)gridDim.x * blockDim.x) {
@@ -70,8 +65,9 @@ extern "C" __global__ void scatter_elements_y_kernel(const long long* __restrict
             const long long at_value = at[k * n_f0 + f0];
             const long long t = (long long)((unsigned long long)at_value + (unsigned long long)(long long)N);
             const long long at2 = at_value < 0ll ? t : at_value;
-            if (!(at2 >= 0 && at2 < N)) *fault = 1;
-            if (at2 >= 0 && at2 < N) {
+            const bool inside = at2 >= 0 && at2 < N;
+            if (!inside) *fault = 1;
+            if (inside) {
                 y[(Index)at2 * n_b0 + f0] = v_value;
             }
         }

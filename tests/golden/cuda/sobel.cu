@@ -56,22 +56,19 @@ __device__ __forceinline__ long long mirrored(long long i, long long n) {
     return period - 1 - m < m ? period - 1 - m : m;
 }
 
-__device__ const float k[9] = {-0.25f, -0.5f, -0.25f, 0.0f, 0.0f, 0.0f, 0.25f, 0.5f, 0.25f};
-__device__ const float k_2[9] = {-0.25f, 0.0f, 0.25f, -0.5f, 0.0f, 0.5f, -0.25f, 0.0f, 0.25f};
-
 // Each thread computes VECTOR neighbouring elements along w; neighbouring threads take neighbouring groups of them, so
 // every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) sobel_kernel(const float* __restrict__ x, float* __restrict__ y,
-                                        Index H, Index W) {
+extern "C" __global__ void __launch_bounds__(256) sobel_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index H, Index W) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < H * W / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {
         const Index w = point % (W / VECTOR) * VECTOR;
         const Index h = point / (W / VECTOR);
-        const Index at = (Index)mirrored((long long)(h - 1), (long long)H);
+        const Index at = (Index)mirrored(h - 1, H);
         const auto x_pack = load_pack<VECTOR>(&x[at * W + w]);
         const auto x_pack2 = load_pack<VECTOR>(&x[h * W + w]);
-        const Index at2 = (Index)mirrored((long long)(h + 1), (long long)H);
+        const Index at2 = (Index)mirrored(h + 1, H);
         const auto x_pack3 = load_pack<VECTOR>(&x[at2 * W + w]);
         Pack<float, VECTOR> y_pack;
         #pragma unroll
@@ -79,25 +76,17 @@ extern "C" __global__ void __launch_bounds__(256) sobel_kernel(const float* __re
             const float x_value = x_pack.at[v];
             const float x_value2 = x_pack2.at[v];
             const float x_value3 = x_pack3.at[v];
-            const Index at3 = (Index)mirrored((long long)(h - 1), (long long)H);
-            const Index at4 = (Index)mirrored((long long)((w + v) - 1), (long long)W);
-            const float x_value4 = x[at3 * W + at4];
+            const Index at3 = (Index)mirrored(w + v - 1, W);
+            const float x_value4 = x[at * W + at3];
             const float t = x_value4 * -0.25f;
-            const Index at5 = (Index)mirrored((long long)(h - 1), (long long)H);
-            const Index at6 = (Index)mirrored((long long)((w + v) + 1), (long long)W);
-            const float x_value5 = x[at5 * W + at6];
-            const Index at7 = (Index)mirrored((long long)((w + v) - 1), (long long)W);
-            const float x_value6 = x[h * W + at7];
+            const Index at4 = (Index)mirrored(w + v + 1, W);
+            const float x_value5 = x[at * W + at4];
+            const float x_value6 = x[h * W + at3];
             const float t2 = x_value2 * 0.0f;
-            const Index at8 = (Index)mirrored((long long)((w + v) + 1), (long long)W);
-            const float x_value7 = x[h * W + at8];
+            const float x_value7 = x[h * W + at4];
             const float t3 = t + x_value * -0.5f + x_value5 * -0.25f + x_value6 * 0.0f + t2 + x_value7 * 0.0f;
-            const Index at9 = (Index)mirrored((long long)(h + 1), (long long)H);
-            const Index at10 = (Index)mirrored((long long)((w + v) - 1), (long long)W);
-            const float x_value8 = x[at9 * W + at10];
-            const Index at11 = (Index)mirrored((long long)(h + 1), (long long)H);
-            const Index at12 = (Index)mirrored((long long)((w + v) + 1), (long long)W);
-            const float x_value9 = x[at11 * W + at12];
+            const float x_value8 = x[at2 * W + at3];
+            const float x_value9 = x[at2 * W + at4];
             const float t4 = x_value9 * 0.25f;
             const float t5 = t3 + x_value8 * 0.25f + x_value3 * 0.5f + t4;
             const float t6 = t + x_value * 0.0f + x_value5 * 0.25f + x_value6 * -0.5f + t2 + x_value7 * 0.5f;

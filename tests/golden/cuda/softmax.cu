@@ -63,7 +63,7 @@ __device__ __forceinline__ unsigned row_mask() {
 // value a warp.
 template <int kThreads, class T, class F>
 __device__ __forceinline__ T fold(T v, void* partial, F f) {
-#pragma unroll
+    #pragma unroll
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2)
         v = (T)f(v, (T)__shfl_xor_sync(row_mask<kThreads>(), v, step));
     if (kThreads > 32) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ T fold(T v, void* partial, F f) {
         if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
         __syncthreads();
         v = of_warp[0];
-#pragma unroll
+        #pragma unroll
         for (int w = 1; w < kThreads / 32; ++w) v = (T)f(v, of_warp[w]);
     }
     return v;
@@ -96,7 +96,8 @@ __device__ __forceinline__ void meet_cluster() {
 __device__ __forceinline__ void give_to_block(int block, long long* mine, long long value) {
 #if __CUDA_ARCH__ >= 900
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(block));
+    const unsigned here = (unsigned)__cvta_generic_to_shared(mine);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
 #endif
 }
@@ -139,7 +140,7 @@ __device__ __forceinline__ T fold_cluster(T v, void* partial, ClusterSlots (&slo
     v = fold<kThreads>(v, partial, f);
     exchange<kBlocks>(slots[turn], v, v);
     v = slots[turn].template first<T>(0);
-#pragma unroll
+    #pragma unroll
     for (int b = 1; b < kBlocks; ++b) v = (T)f(v, slots[turn].template first<T>(b));
     turn ^= 1;
     return v;
@@ -216,8 +217,8 @@ __device__ __forceinline__ void wait_copies() {  // for all groups but the lates
 }
 
 // One thread a point.
-extern "C" __global__ void softmax_kernel_short(const float* __restrict__ x, float* __restrict__ y, Index n_o0,
-                                        Index n_r0) {
+extern "C" __global__ void softmax_kernel_short(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_r0) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_o0;
          point += (Index)gridDim.x * blockDim.x) {
@@ -243,8 +244,8 @@ extern "C" __global__ void softmax_kernel_short(const float* __restrict__ x, flo
 }
 
 // A row stays in registers, and so does what several passes need of it: it is read and computed once.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
@@ -305,15 +306,15 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
 }
 
 // For rows longer than what registers hold: the rest of the row is in shared memory, and it is still read once.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_shared(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_shared(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     extern __shared__ __align__(128) unsigned char shared[];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {
         const Index o0 = row;
         Pack<float, VECTOR> x_row[ITEMS];
-        Pack<float, VECTOR>* const x_rest = (Pack<float, VECTOR>*)shared + lane;  // the packs beyond ITEMS, THREADS apart
+        Pack<float, VECTOR>* const x_rest = (Pack<float, VECTOR>*)shared + lane;  // packs beyond ITEMS, THREADS apart
         #pragma unroll
         for (int i = 0; i < SHARED; ++i) {
             const Index r0 = ((ITEMS + i) * THREADS + lane) * VECTOR;
@@ -384,8 +385,8 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_ker
 // For rows longer still: CLUSTER blocks share a row, which stays in their registers, and what goes with its columns
 // stays in their L1 caches.
 extern "C" __global__ void IN_CLUSTERS
-    __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_cluster(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+    __launch_bounds__(THREADS * ROWS, BLOCKS) softmax_kernel_cluster(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_r0) {
     const int lane = blockIdx.x % CLUSTER * THREADS + threadIdx.x;  // of the cluster, which shares a row
     __shared__ long long partial[64];
     __shared__ ClusterSlots slots[2];  // used in turn
@@ -450,8 +451,8 @@ extern "C" __global__ void IN_CLUSTERS
 
 // Rows longer than what a multiprocessor holds: every pass reads the row again, from the second on mostly out of the
 // L2 cache.
-extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) softmax_kernel_long(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_o0, Index n_r0) {
+extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) softmax_kernel_long(
+        const float* __restrict__ x, float* __restrict__ y, Index n_o0, Index n_r0) {
     const int lane = threadIdx.x % THREADS;  // of those that share a row
     __shared__ long long partial[64];
     for (Index row = blockIdx.x * (Index)ROWS + threadIdx.x / THREADS; row < n_o0; row += (Index)gridDim.x * ROWS) {

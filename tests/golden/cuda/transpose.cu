@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 
 // A block moves tiles of TILE x TILE elements through shared memory: what lies side by side along i2 is read so, and
 // written so along i0i1.
-extern "C" __global__ void __launch_bounds__(256) transpose_kernel(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_i2, Index n_i0, Index n_i1) {
+extern "C" __global__ void __launch_bounds__(256) transpose_kernel(
+        const float* __restrict__ x, float* __restrict__ y, Index n_i2, Index n_i0, Index n_i1) {
     constexpr int kPacks = TILE / VECTOR;  // of a line of the tile
     __shared__ Pack<float, VECTOR> x_tile[TILE][kPacks];
     const Index across = (n_i2 + TILE - 1) / TILE, down = (n_i0 * n_i1 + TILE - 1) / TILE;  // tiles
@@ -72,13 +72,7 @@ extern "C" __global__ void __launch_bounds__(256) transpose_kernel(const float* 
             const Index i0i1 = i0i10 + pack * VECTOR;
             if (i2 >= n_i2 || i0i1 >= n_i0 * n_i1) continue;
             const auto x_pack = x_tile[line][pack ^ line / VECTOR];
-            Pack<float, VECTOR> y_pack;
-            #pragma unroll
-            for (int v = 0; v < VECTOR; ++v) {
-                const float x_value = x_pack.at[v];
-                y_pack.at[v] = x_value;
-            }
-            store_pack(&y[i2 * (n_i0 * n_i1) + i0i1], y_pack);
+            store_pack(&y[i2 * (n_i0 * n_i1) + i0i1], x_pack);
         }
         __syncthreads();  // the tile is free
     }
@@ -86,8 +80,8 @@ extern "C" __global__ void __launch_bounds__(256) transpose_kernel(const float* 
 
 // Each thread computes VECTOR neighbouring elements along i0i1; neighbouring threads take neighbouring groups of them,
 // so every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) transpose_kernel_narrow(const float* __restrict__ x,
-                                        float* __restrict__ y, Index n_i2, Index n_i0, Index n_i1) {
+extern "C" __global__ void __launch_bounds__(256) transpose_kernel_narrow(
+        const float* __restrict__ x, float* __restrict__ y, Index n_i2, Index n_i0, Index n_i1) {
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_i2 * n_i0 * n_i1 / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {
