@@ -109,8 +109,8 @@ std::string leading_comment(const Program& source, const CudaProgram& p) {
     };
     std::string floors;
     if (brief(cost.read_bytes) && brief(cost.write_bytes))
-        floors = fmt::format("Reads {} bytes and writes {}: {} at least, at what an H200 copies.", cost.read_bytes.str(),
-                             cost.write_bytes.str(), seconds(bytes, kCopy));
+        floors = fmt::format("Reads {} bytes and writes {}: {} at least, at what an H200 copies.",
+                             cost.read_bytes.str(), cost.write_bytes.str(), seconds(bytes, kCopy));
     if (!work.is(0) && brief(work))
         floors += fmt::format("{}Operations: {}: {} at least, at what {}.", floors.empty() ? "" : " ", work.str(),
                               seconds(work, tensor_cores ? kTensorCores : kFloat),
