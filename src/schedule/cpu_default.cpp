@@ -244,10 +244,10 @@ ContractPlan plan_contraction(const Kernel& k, const Equation& q, const Contract
     const auto w = useful_window(p, q, c);
     const auto at_points = w ? std::nullopt : useful_points(p, q, c);
     const bool points = at_points.has_value();
-    // Rows at places of their own leave fewer registers for constants, of which there are more where a slab is filled along
+    // Windows and rows at places of their own leave fewer registers for constants, of which there are more where a slab is filled along
     // another index than the channels.
     const bool channels_along = points && at_points->channels.size() == 1 && side_by_side(p, c.a, at_points->channels[0]);
-    const int spare = !points ? 1 : channels_along || c.lanewise ? 3 : 5;
+    const int spare = w ? 3 : !points ? 1 : channels_along || c.lanewise ? 3 : 5;
     const int limit =
         plan.nv == 1 ? std::min(m.vector_registers - 2, 24) : (m.vector_registers - spare - plan.nv) / plan.nv;
     // Rows of unknown number: a tile that most usual ones are near a multiple of.
