@@ -582,6 +582,8 @@ private:
             if (!chunked && !nest_.grid.empty()) a.row = nest_.grid.back().var;
             a.tensors.push_back(t);
             if (at.loops == 1) a.once.push_back(t);
+            // A fold that stores nothing waits for memory alone, and gains by asking earlier than a map does.
+            if (at.loops == 1 && at.loop->body.back().kind == StmtKind::Accumulate) a.pages = 8;
         }
     }
 

@@ -439,14 +439,14 @@ LExpr Point::load(ExprId e, int position) {
 // a sum of rows in memory got half as much again from it as with every line asked for. Rows that are read several times are
 // there as a whole when their turn comes, unless two of them would crowd the second-level cache.
 void Point::prefetch(const Expr& x, LExpr offset, int position) {
-    constexpr int64_t kLine = 64, kLongRow = 512 << 10;
+    constexpr int64_t kLine = 64, kPage = 4096, kLongRow = 512 << 10;
     if (!ahead_ || std::find(ahead_->tensors.begin(), ahead_->tensors.end(), x.ref) == ahead_->tensors.end()) return;
     const Storage& s = storage_[x.ref];
     const bool once = std::find(ahead_->once.begin(), ahead_->once.end(), x.ref) != ahead_->once.end();
-    const int64_t step = once ? 2 * kLine : kLine, least_bytes = once ? 32 << 10 : 8 << 10;
+    const int64_t step = once ? 2 * kLine : kLine;
     const auto element = static_cast<int64_t>(size_of(s.dtype)), vector = element * lanes_;
     if (vector < step && position * vector % step != 0) return;  // the line of an earlier position
-    const LExpr least = b_.i64(least_bytes / element);
+    const LExpr least = b_.i64(ahead_->pages * kPage / element);
     LExpr distance = least;
     if (ahead_->row != kNone) {
         Sym next = 0;

@@ -74,6 +74,7 @@ public:
         std::vector<math::TensorId> tensors;
         int64_t rows = 0;
         std::vector<math::TensorId> once = {};  // of these, what no other loop reads
+        int64_t pages = 2;                      // at least so far
     };
     void set_ahead(const Ahead* a) { ahead_ = a; }
     // From here on, while this is on, the same elements are loaded once: where nothing between is a loop or a branch, or
