@@ -172,6 +172,31 @@ int main(int argc, char **)
     EXPECT_FALSE(run_source(path + ".none", {}).ok());
 }
 
+// Whether f(a, b) may be `got`: within the error that the library allows the function.
+bool within_ulps(math::Fn f, float a, float b, float got) {
+    const double in[2] = {a, b};
+    const double want = math::apply(f, std::span<const double>(in, 2));
+    const float rounded = static_cast<float>(want);
+    if (std::isnan(want)) return std::isnan(got);
+    if (rounded == got) return want != 0 || std::signbit(want) == std::signbit(got);
+    if (std::isinf(rounded) || std::isinf(got))
+        return std::isinf(rounded) && std::fabs(got) > 3.4e38f && std::signbit(got) == std::signbit(rounded);
+    const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), 0x1p-149);
+    return std::fabs(got - want) <= math::info(f).ulps * ulp;
+}
+std::vector<float> special_floats() {
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    return {0.0f, -0.0f, 1.0f,   -1.0f,   0.5f,  -0.5f,  2.0f,            3.0f,  inf,     -inf,
+            nan,  1e-45f, -1e-45f, 1e38f, -3e38f, 0x1.fffffep-127f, 88.7f, -104.0f, 1e5f};
+}
+// A float of any exponent.
+float any_float(std::mt19937& random) {
+    const uint32_t bits = random();
+    float v;
+    std::memcpy(&v, &bits, 4);
+    return v;
+}
+
 // Every function without an instruction, on floats of all magnitudes and on special values, within the error that the
 // library allows it.
 TEST(AscendTarget, ScalarFunctionsAreWithinTheirBounds) {
@@ -198,27 +223,9 @@ TEST(AscendTarget, ScalarFunctionsAreWithinTheirBounds) {
     auto* call = reinterpret_cast<float (*)(int, float, float)>((*library)->symbol("call"));
 
     std::mt19937 random(7);
-    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-    std::vector<float> special = {0.0f,  -0.0f,   1.0f, -1.0f,  0.5f,    -0.5f, 2.0f,   3.0f,
-                                  inf,   -inf,    nan,  1e-45f, -1e-45f, 1e38f, -3e38f, 0x1.fffffep-127f,
-                                  88.7f, -104.0f, 1e5f};
-    const auto check = [&](Fn f, float a, float b) {
-        const double in[2] = {a, b};
-        const double want = math::apply(f, std::span<const double>(in, 2));
-        const float got = call(static_cast<int>(f), a, b), rounded = static_cast<float>(want);
-        if (std::isnan(want)) return std::isnan(got);
-        if (rounded == got) return want != 0 || std::signbit(want) == std::signbit(got);
-        if (std::isinf(rounded) || std::isinf(got))
-            return std::isinf(rounded) && std::fabs(got) > 3.4e38f && std::signbit(got) == std::signbit(rounded);
-        const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), 0x1p-149);
-        return std::fabs(got - want) <= math::info(f).ulps * ulp;
-    };
-    const auto any = [&] {  // a float of any exponent
-        const uint32_t bits = random();
-        float v;
-        std::memcpy(&v, &bits, 4);
-        return v;
-    };
+    const std::vector<float> special = special_floats();
+    const auto check = [&](Fn f, float a, float b) { return within_ulps(f, a, b, call(static_cast<int>(f), a, b)); };
+    const auto any = [&] { return any_float(random); };
     std::uniform_real_distribution<float> near(-8, 8), unit(-1, 1);
     for (Fn f : one) {
         int wrong = 0;
@@ -245,6 +252,39 @@ TEST(AscendTarget, ScalarFunctionsAreWithinTheirBounds) {
                 ADD_FAILURE() << math::info(f).name << "(" << a << ", " << b << ") is "
                               << call(static_cast<int>(f), a, b);
         }
+    }
+}
+
+// The same for functions that are sequences of vector instructions, as emitted kernels on the simulator.
+TEST(AscendTarget, VectorFunctionsAreWithinTheirBounds) {
+    if (host_compiler(true).empty()) GTEST_SKIP() << "no C++ compiler";
+    const std::pair<const char*, math::Fn> functions[] = {
+        {"tanh", math::Fn::Tanh}, {"erf", math::Fn::Erf}, {"expm1", math::Fn::Expm1}, {"log1p", math::Fn::Log1p}};
+    std::mt19937 random(11);
+    std::uniform_real_distribution<float> near(-8, 8), unit(-1, 1);
+    Tensor x(DType::F32, {40, 1001});
+    float* in = static_cast<float*>(x.data());
+    const std::vector<float> special = special_floats();
+    for (int64_t i = 0; i < x.size(); ++i)
+        in[i] = i < static_cast<int64_t>(special.size()) ? special[static_cast<size_t>(i)]
+                : i % 3 == 0                             ? any_float(random)
+                : i % 3 == 1                             ? near(random)
+                                                         : unit(random);
+    for (const auto& [name, fn] : functions) {
+        const math::Program p = first_example(lang::Library::standard(), name);
+        const auto e = ascend_target().emit(p, {});
+        ASSERT_TRUE(e.ok()) << e.error().message;
+        EXPECT_EQ(e->files[0].text.find("SetValue"), std::string::npos) << name << " goes element by element";
+        const auto built = ascend_target().build(p, {});
+        ASSERT_TRUE(built.ok()) << built.error().message;
+        std::vector<Tensor> out{Tensor(DType::F32, x.shape())};
+        const Status ran = (*built)->run({{"n2", 40}, {"n3", 1001}}, {x}, out);
+        ASSERT_TRUE(ran.ok()) << ran.error().message;
+        const float* got = static_cast<const float*>(out[0].data());
+        int wrong = 0;
+        for (int64_t i = 0; i < x.size(); ++i)
+            if (!within_ulps(fn, in[i], 0, got[i]) && ++wrong <= 3)
+                ADD_FAILURE() << name << "(" << in[i] << ") is " << got[i];
     }
 }
 

@@ -14,5 +14,7 @@ const std::vector<Helper>& integers_helpers();
 const std::vector<Helper>& floats_helpers();
 const std::vector<Helper>& exponentials_helpers();
 const std::vector<Helper>& circular_helpers();
+const std::vector<Helper>& vectors_helpers();
+const std::vector<Helper>& vectors_helpers();
 
 }  // namespace opwright::target::ascend

@@ -13,7 +13,8 @@ const std::vector<Helper>& table() {
     static const std::vector<Helper> all = [] {
         std::vector<Helper> r;
         for (const auto* part :
-             {&places_helpers(), &integers_helpers(), &floats_helpers(), &exponentials_helpers(), &circular_helpers()})
+             {&places_helpers(), &integers_helpers(), &floats_helpers(), &exponentials_helpers(), &circular_helpers(),
+              &vectors_helpers()})
             r.insert(r.end(), part->begin(), part->end());
         return r;
     }();

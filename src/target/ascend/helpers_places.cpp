@@ -94,6 +94,104 @@ __aicore__ inline void LoadPaddedTile(const LocalTensor<T> &dst, const GlobalTen
     DataCopyPad(dst, src, copyParams, padParams);
 }
 )"},
+        {"LanesInside", {"Lower"}, R"(
+struct Lanes {
+    uint32_t begin, end;
+};
+
+// Which of `count` lanes, the first of which is element `start`, lie in a row of `size` elements.
+__aicore__ inline Lanes LanesInside(int64_t start, int64_t size, uint32_t count)
+{
+    const int64_t begin = start < 0 ? Lower<int64_t>(-start, count) : 0;
+    const int64_t end = Lower<int64_t>(size - start, count);
+    return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end > begin ? end : begin)};
+}
+)"},
+        {"LoadWindow", {"LanesInside", "RoundUp"}, R"(
+// `count` elements of a row of `size`, from `start` on, which may lie before it. Elements beyond its ends are `outside`:
+// DataCopyPad pads up to whole 32 bytes, and whole blocks are filled.
+template <typename T>
+__aicore__ inline void LoadWindow(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                                  uint32_t count, T outside)
+{
+    constexpr uint32_t block = 32 / sizeof(T);
+    const Lanes inside = LanesInside(start, size, count);
+    const uint32_t first = inside.begin / block * block;
+    const uint32_t last = inside.begin < inside.end ? RoundUp(inside.end, block) : first;
+    if (first < last) {
+        const DataCopyExtParams copyParams{1, static_cast<uint32_t>((inside.end - inside.begin) * sizeof(T)), 0, 0, 0};
+        const DataCopyPadExtParams<T> padParams{true, static_cast<uint8_t>(inside.begin - first),
+                                                static_cast<uint8_t>(last - inside.end), outside};
+        DataCopyPad(dst[first], row[start + inside.begin], copyParams, padParams);
+    }
+    if (first > 0) {
+        Duplicate(dst, outside, static_cast<int32_t>(first));
+    }
+    if (last < count) {
+        Duplicate(dst[last], outside, static_cast<int32_t>(RoundUp(count, block) - last));
+    }
+}
+)"},
+        {"ClampEdges", {"LanesInside", "Clamp"}, R"(
+// Fetches the lanes that lie beyond the ends of a row: the nearest element.
+template <typename T>
+__aicore__ inline void ClampEdges(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                               uint32_t count)
+{
+    const Lanes inside = LanesInside(start, size, count);
+    for (uint32_t lane = 0; lane < inside.begin; ++lane) {
+        dst.SetValue(lane, row.GetValue(Clamp(start + lane, size)));
+    }
+    for (uint32_t lane = inside.end; lane < count; ++lane) {
+        dst.SetValue(lane, row.GetValue(Clamp(start + lane, size)));
+    }
+}
+)"},
+        {"WrapEdges", {"LanesInside", "FloorMod"}, R"(
+// Fetches the lanes that lie beyond the ends of a row: the row again.
+template <typename T>
+__aicore__ inline void WrapEdges(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                               uint32_t count)
+{
+    const Lanes inside = LanesInside(start, size, count);
+    for (uint32_t lane = 0; lane < inside.begin; ++lane) {
+        dst.SetValue(lane, row.GetValue(FloorMod(start + lane, size)));
+    }
+    for (uint32_t lane = inside.end; lane < count; ++lane) {
+        dst.SetValue(lane, row.GetValue(FloorMod(start + lane, size)));
+    }
+}
+)"},
+        {"ReflectEdges", {"LanesInside", "Reflect"}, R"(
+// Fetches the lanes that lie beyond the ends of a row: what lies as far on this side of the end.
+template <typename T>
+__aicore__ inline void ReflectEdges(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                               uint32_t count)
+{
+    const Lanes inside = LanesInside(start, size, count);
+    for (uint32_t lane = 0; lane < inside.begin; ++lane) {
+        dst.SetValue(lane, row.GetValue(Reflect(start + lane, size)));
+    }
+    for (uint32_t lane = inside.end; lane < count; ++lane) {
+        dst.SetValue(lane, row.GetValue(Reflect(start + lane, size)));
+    }
+}
+)"},
+        {"MirrorEdges", {"LanesInside", "Mirror"}, R"(
+// Fetches the lanes that lie beyond the ends of a row: what lies as far on this side of the edge.
+template <typename T>
+__aicore__ inline void MirrorEdges(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                               uint32_t count)
+{
+    const Lanes inside = LanesInside(start, size, count);
+    for (uint32_t lane = 0; lane < inside.begin; ++lane) {
+        dst.SetValue(lane, row.GetValue(Mirror(start + lane, size)));
+    }
+    for (uint32_t lane = inside.end; lane < count; ++lane) {
+        dst.SetValue(lane, row.GetValue(Mirror(start + lane, size)));
+    }
+}
+)"},
         {"StoreTile", {}, R"(
 // `count` elements to global memory in one burst; no byte beyond them is written.
 template <typename T>

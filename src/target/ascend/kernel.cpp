@@ -11,9 +11,11 @@ public:
 
     KernelSource write() {
         find_block();
+        if (padded_) helpers_.use("RoundUp");
         for (VarId v = 0; v < m_.vars.size(); ++v) scalar_.vars[v] = whole_ && v == block_ ? "0" : names_.var(v);
         scalar_.global = [this](TensorId t) { return parameter(t) + "Gm"; };
         scalar_.held = [this](ExprId e) { return scalar_held(e); };
+        scalar_.taken = [this](const std::string& n) { return own_.taken(n); };
         vector_.at = [this](ExprId e) { return vector_held(e); };
         vector_.lane = block_;
         vector_.count = padded_ ? "lanes" : "count";
@@ -95,12 +97,17 @@ private:
         free_.clear();
         vector_.begin_method();
         scalar_.restart();
+        notes_.clear();
         for (const Stmt* s : run) statement(*s);
+        flush_edges();
         for (const std::string& f : free_) compute_.push_back(f);
         for (const Value& v : hold_) vector_.release(v);
         hold_.clear();
+        for (const auto& [b, place] : narrow_) places_[b] = place;
+        narrow_.clear();
         // Temporaries of this segment alone.
-        Method m{copy_in_, compute_, copy_out_};
+        Method m{copy_in_, compute_, copy_out_, {}};
+        for (const std::string& n : notes_) m.note += (m.note.empty() ? "" : "; ") + n;
         methods_.push_back(std::move(m));
         const std::string number = fmt::format("@{}", methods_.size() - 1);
         if (!copy_in_.empty()) put(process, depth, "CopyIn" + number + "();");
@@ -108,7 +115,19 @@ private:
         if (!copy_out_.empty()) put(process, depth, "CopyOut" + number + "();");
     }
 
+    // What a statement of a kernel with several methods does, in the words of the declaration.
+    void note(const Stmt& s) {
+        const auto name = [&](BufferId b) { return p_.buffers[b].name; };
+        if (s.kind == StmtKind::Fill) notes_.push_back(name(s.dst) + " begins");
+        if (s.kind == StmtKind::Accumulate)
+            notes_.push_back(fmt::format("{} takes in {}", name(s.dst), m_.print(p_.buffers[s.a].value)));
+        if (s.kind == StmtKind::Reduce) notes_.push_back(name(s.dst) + " is complete");
+        if (s.kind == StmtKind::Store && !has(local_, m_.equations[s.equation].lhs))
+            notes_.push_back(m_.tensors[m_.equations[s.equation].lhs].name);
+    }
     void statement(const Stmt& s) {
+        if (s.kind != StmtKind::Load && s.kind != StmtKind::Gather) flush_edges();
+        note(s);
         switch (s.kind) {
             case StmtKind::Load:
             case StmtKind::Gather: load(s); break;
@@ -128,21 +147,20 @@ private:
     }
 
     // ---- the product on the cube
-    std::string matmul_type() const {
-        const std::string t = memory_type(product_->type);
-        return fmt::format(
-            "matmul::Matmul<matmul::MatmulType<TPosition::GM, CubeFormat::ND, {0}, {1}>, "
-            "matmul::MatmulType<TPosition::GM, CubeFormat::ND, {0}, {2}>, "
-            "matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>>",
-            t, product_->transposed_a, product_->transposed_b);
+    void matmul_types(Lines& out) const {
+        const std::string t = memory_type(product_->type), nd = "matmul::MatmulType<TPosition::GM, CubeFormat::ND, ";
+        out.push_back(fmt::format("    using FactorA = {}{}, {}>;", nd, t, product_->transposed_a));
+        out.push_back(fmt::format("    using FactorB = {}{}, {}>;", nd, t, product_->transposed_b));
+        out.push_back(fmt::format("    using Result = {}float>;", nd));
+        out.push_back("    matmul::Matmul<FactorA, FactorB, Result> mm;");
     }
+    static std::string times(const Queue& q) { return q.stride == 1 ? "" : fmt::format("{} * ", q.stride); }
     std::string depth() { return scalar_.sym(m_.vars[product_->k].extent); }
     bool depth_known() const { return m_.vars[product_->k].extent.lower() > 0; }
     // This core's rows of the product. Its tasks of the epilogue are the same rows.
     void multiply(Lines& out) {
         const Product& x = *product_;
         const std::string m = scalar_.sym(m_.vars[x.m].extent), n = scalar_.sym(m_.vars[x.n].extent);
-        const auto part = [](const std::string& s) { return s.find(' ') == std::string::npos ? s : "(" + s + ")"; };
         Lines l;
         l.push_back("const int64_t firstRow = GetBlockIdx() * tiling.rowsPerCore;");
         l.push_back("const int64_t lastRow = Lower<int64_t>(firstRow + tiling.rowsPerCore, tiling.rows);");
@@ -151,25 +169,25 @@ private:
             l.push_back(fmt::format("if ({} == 0 && firstRow < lastRow) {{  // a sum of nothing", depth()));
             l.push_back(fmt::format(
                 "    InitGlobalMemory({0}Gm[firstRow * {1}], static_cast<uint64_t>((lastRow - firstRow) * {1}), 0.0f);",
-                names_.tensor(x.acc), part(n)));
+                names_.tensor(x.acc), factor(n)));
             l.push_back("    Await<HardEvent::MTE3_MTE2>();");
             l.push_back("    return;");
             l.push_back("}");
         }
         l.push_back("for (int64_t row = firstRow; row < lastRow;) {");
         const std::string rowM = names_.var(x.m);
-        l.push_back(fmt::format("    {} = row % {};", rowM, part(m)));
+        l.push_back(fmt::format("    {} = row % {};", rowM, factor(m)));
         if (!x.batch.empty()) {
-            std::string rest = fmt::format("row / {}", part(m));
+            std::string rest = fmt::format("row / {}", factor(m));
             for (size_t i = x.batch.size(); i-- > 0;) {
-                const std::string e = part(scalar_.sym(m_.vars[x.batch[i]].extent));
+                const std::string e = factor(scalar_.sym(m_.vars[x.batch[i]].extent));
                 l.push_back(i == 0 ? fmt::format("    {} = {};", names_.var(x.batch[i]), rest)
                                    : fmt::format("    {} = {} % {};", names_.var(x.batch[i]), rest, e));
                 rest = fmt::format("{} / {}", rest, e);
             }
         }
         l.push_back(fmt::format(
-            "    const int64_t rows = Lower<int64_t>(lastRow - row, {} - {});  // within one matrix", part(m), rowM));
+            "    const int64_t rows = Lower<int64_t>(lastRow - row, {} - {});  // within one matrix", factor(m), rowM));
         const std::string old_n = scalar_.vars.at(x.n), old_k = scalar_.vars.at(x.k);
         scalar_.vars[x.n] = scalar_.vars[x.k] = "0";
         std::string condition;
@@ -183,7 +201,7 @@ private:
         l.push_back(fmt::format("    mm.SetTensorB({}Gm[{}], {});", names_.tensor(b.ref), at_b, x.transposed_b));
         l.push_back(fmt::format("    mm.SetTail(static_cast<int>(rows), static_cast<int>({}), static_cast<int>({}));",
                                 n, scalar_.sym(m_.vars[x.k].extent)));
-        l.push_back(fmt::format("    mm.IterateAll({}Gm[row * {}]);", names_.tensor(x.acc), part(n)));
+        l.push_back(fmt::format("    mm.IterateAll({}Gm[row * {}]);", names_.tensor(x.acc), factor(n)));
         l.push_back("    row += rows;");
         l.push_back("}");
         l.push_back("mm.End();");
@@ -261,14 +279,10 @@ private:
         add("        tiling = tilingData;");
         for (TensorId t : parameters_) {
             const DType d = stored_type(t);
-            std::string size;
-            for (const Sym& s : m_.tensors[t].shape) {
-                const std::string n = scalar_.sym(s);
-                const bool plain = n.find(' ') == std::string::npos || m_.tensors[t].shape.size() == 1;
-                size += (size.empty() ? "" : " * ") + (plain ? n : "(" + n + ")");
-            }
+            std::vector<std::string> extents;
+            for (const Sym& s : m_.tensors[t].shape) extents.push_back(scalar_.sym(s));
             add(fmt::format("        {}Gm.SetGlobalBuffer((__gm__ {} *){}, {});", names_.tensor(t), memory_type(d),
-                            names_.tensor(t), size.empty() ? "1" : size));
+                            names_.tensor(t), product_of(extents)));
         }
         if (faults_) add("        faultGm.SetGlobalBuffer((__gm__ int32_t *)faults, GetBlockNum());");
         if (product_ && !depth_known()) {
@@ -284,13 +298,14 @@ private:
         for (const Queue& q : queues_) {
             const bool one = scalar_queues_.count(q.name) > 0 || !lanes;
             add(one ? fmt::format("        pipe->InitBuffer({}, BUFFER_NUM, 32);", q.name)
-                    : fmt::format("        pipe->InitBuffer({}, BUFFER_NUM, tiling.tileLength * sizeof({}));", q.name,
-                                  q.type));
-            budget(q.name, 2, one ? 0 : 8 * q.bytes, one ? 32 : 0);
+                    : fmt::format("        pipe->InitBuffer({}, BUFFER_NUM, {}tiling.tileLength * sizeof({}));", q.name,
+                                  times(q), q.type));
+            budget(q.name, 2, one ? 0 : 8 * q.bytes * q.stride, one ? 32 : 0);
         }
         for (const Queue& b : buffers_) {
-            add(fmt::format("        pipe->InitBuffer({}, tiling.tileLength * sizeof({}));", b.name, b.type));
-            budget(b.name, 1, 8 * b.bytes, 0);
+            add(fmt::format("        pipe->InitBuffer({}, {}tiling.tileLength * sizeof({}));", b.name, times(b),
+                            b.type));
+            budget(b.name, 1, 8 * b.bytes * b.stride, 0);
         }
         for (size_t i = 0; i < vector_.tensors.busy.size(); ++i) {
             add(fmt::format("        pipe->InitBuffer(tmpBuf{}, tiling.tileLength * sizeof(float));", i));
@@ -311,17 +326,28 @@ private:
             add("        pipe->InitBuffer(faultBuf, 32);");
             budget("faultBuf", 1, 0, 32);
         }
+        for (const auto& [step, buffer] : offset_buffers_) {
+            add(fmt::format("        // Every {} of a row, as byte offsets.", step == 8 ? "second element" : fmt::format("{}th element", step / 4)));
+            add(fmt::format("        LocalTensor<int32_t> {}s = {}.Get<int32_t>();", buffer.substr(0, buffer.size() - 3), buffer));
+            add(fmt::format("        CreateVecIndex({}s, 0, tiling.tileLength);", buffer.substr(0, buffer.size() - 3)));
+            add(fmt::format("        Muls({0}s, {0}s, {1}, tiling.tileLength);", buffer.substr(0, buffer.size() - 3), step));
+        }
+        if (whole_) {
+            add(fmt::format("        count = static_cast<uint32_t>({});", scalar_.sym(m_.vars[block_].extent)));
+            if (padded_) add("        lanes = RoundUp(count, 64);");
+        }
         add("    }");
         add("");
         helpers_.use("Lower");
         add("    __aicore__ inline void Process()");
         add("    {");
         if (product_) add("        Multiply();");
+        if (!once_.empty()) add("        CopyInOnce();");
         add("        // Consecutive tasks for each core; the last core may have fewer.");
         add("        const int64_t first = GetBlockIdx() * tiling.tasksPerCore;");
         add("        const int64_t last = Lower<int64_t>(first + tiling.tasksPerCore, tiling.tasks);");
         add("        for (int64_t task = first; task < last; ++task) {");
-        if (!nest_.grid.empty() || whole_) add("            Locate(task);");
+        if (!nest_.grid.empty()) add("            Locate(task);");
         out.insert(out.end(), process.begin(), process.end());
         add("        }");
         for (TensorId t : scattered_)
@@ -334,12 +360,22 @@ private:
         add("private:");
         out.insert(out.end(), multiply_lines.begin(), multiply_lines.end());
         locate(out);
+        if (!once_.empty()) {
+            helpers_.use("Await");
+            Lines l = once_;
+            l.push_back("Await<HardEvent::MTE2_V>();");
+            l.insert(l.end(), once_tails_.begin(), once_tails_.end());
+            add("    // What every task reads.");
+            method(out, "CopyInOnce", l);
+        }
         for (size_t i = 0; i < methods_.size(); ++i) {
             method(out, in_name[i], methods_[i].in);
+            if (compute_name.size() > 1 && !methods_[i].compute.empty() && methods_[i].note.size() < 100)
+                add("    // " + methods_[i].note);
             method(out, compute_name[i], methods_[i].compute);
             method(out, out_name[i], methods_[i].out);
         }
-        if (faults_) {
+        if (scalar_.checks) {
             add("    // An index that is data. Outside its dimension it is a fault, and place 0 stands in for it.");
             add("    __aicore__ inline int64_t Checked(int64_t index, int64_t size)");
             add("    {");
@@ -350,6 +386,8 @@ private:
             add("        return index;");
             add("    }");
             add("");
+        }
+        if (faults_) {
             add("    __aicore__ inline void ReportFault()");
             add("    {");
             add("        LocalTensor<int32_t> flag = faultBuf.Get<int32_t>();");
@@ -361,12 +399,16 @@ private:
             helpers_.use("Await");
         }
         add(fmt::format("    {} tiling;", tiling_type));
-        if (product_) add(fmt::format("    {} mm;", matmul_type()));
+        if (product_) matmul_types(out);
         for (TensorId t : parameters_)
             add(fmt::format("    GlobalTensor<{}> {}Gm;", memory_type(stored_type(t)), names_.tensor(t)));
         if (faults_) add("    GlobalTensor<int32_t> faultGm;");
         for (const Queue& q : queues_)
-            add(fmt::format("    TQue<TPosition::{}, 1> {};", q.in ? "VECIN" : "VECOUT", q.name));
+            add(fmt::format("    {}, 1> {};",
+                            q.kind == Queue::Copy  ? "TQueBind<TPosition::VECIN, TPosition::VECOUT"
+                            : q.kind == Queue::Out ? "TQue<TPosition::VECOUT"
+                                                   : "TQue<TPosition::VECIN",
+                            q.name));
         for (const Queue& b : buffers_) add(fmt::format("    TBuf<TPosition::VECCALC> {};", b.name));
         for (size_t i = 0; i < vector_.tensors.busy.size(); ++i)
             add(fmt::format("    TBuf<TPosition::VECCALC> tmpBuf{};", i));
@@ -405,12 +447,10 @@ private:
         r.whole = whole_;
         scalar_.sizes.clear();
         scalar_.host = true;
+        std::vector<std::string> tasks;
         for (const tile::GridAxis& g : nest_.grid)
-            if (g.var != block_) {
-                const std::string n = scalar_.sym(m_.vars[g.var].extent);
-                r.tasks += (r.tasks.empty() ? "" : " * ") + (n.find(' ') == std::string::npos ? n : "(" + n + ")");
-            }
-        if (r.tasks.empty()) r.tasks = "1";
+            if (g.var != block_) tasks.push_back(scalar_.sym(m_.vars[g.var].extent));
+        r.tasks = product_of(tasks);
         if (lanes) r.block_extent = scalar_.sym(m_.vars[block_].extent);
         if (product_) {
             r.rows = r.tasks;
@@ -422,7 +462,31 @@ private:
         count_budget(r);
         return r;
     }
-    void method(Lines& out, const std::string& name, const Lines& body) {
+    // Leaves out waits for the vector unit where nothing was given to it since the last.
+    static Lines without_idle_waits(const Lines& body) {
+        static const std::string to_vector = "Await<HardEvent::S_V>();", to_scalar = "Await<HardEvent::V_S>();";
+        Lines r;
+        for (size_t i = 0; i < body.size(); ++i) {
+            size_t last = r.size();
+            while (body[i] == to_scalar && last > 0 && r[last - 1] != to_vector) {
+                const std::string& l = r[last - 1];
+                const bool declares = l.rfind("LocalTensor<", 0) == 0 && l.find(".Get<") != std::string::npos;
+                last = declares ? last - 1 : 0;
+            }
+            if (body[i] != to_scalar || last == 0) {
+                r.push_back(body[i]);
+                continue;
+            }
+            // The loops that follow are those of the scalar unit too: one wait after them, where they have one.
+            size_t end = i + 1;
+            while (end < body.size() && (body[end][0] == ' ' || body[end] == "}" || body[end].rfind("for (", 0) == 0))
+                ++end;
+            if (end < body.size() && body[end] == to_vector) r.erase(r.begin() + static_cast<long>(last) - 1);
+        }
+        return r;
+    }
+    void method(Lines& out, const std::string& name, const Lines& with_idle) {
+        const Lines body = without_idle_waits(with_idle);
         if (name.empty() || body.empty()) return;
         out.push_back(fmt::format("    __aicore__ inline void {}()", name));
         out.push_back("    {");
@@ -431,11 +495,12 @@ private:
         out.push_back("");
     }
     void locate(Lines& out) {
-        if (nest_.grid.empty() && !whole_) return;
+        if (nest_.grid.empty()) return;
         out.push_back("    // Where a task lies.");
         out.push_back("    __aicore__ inline void Locate(int64_t task)");
         out.push_back("    {");
         std::string rest = "task";
+        bool named = false;
         std::vector<const tile::GridAxis*> axes;
         for (const tile::GridAxis& g : nest_.grid) axes.push_back(&g);
         // The innermost axis varies fastest.
@@ -443,34 +508,26 @@ private:
             const VarId v = axes[i]->var;
             const std::string n = scalar_.sym(m_.vars[v].extent);
             const bool tiled = v == block_;
-            const std::string steps = tiled ? "tilesInRow" : n.find(' ') == std::string::npos ? n : "(" + n + ")";
+            const std::string steps = tiled ? "tilesInRow" : factor(n);
             if (tiled && axes.size() > 1)
                 out.push_back(fmt::format(
                     "        const int64_t tilesInRow = ({} + tiling.tileLength - 1) / tiling.tileLength;", n));
             std::string place = i == 0 ? rest : fmt::format("{} % {}", rest, steps);
             if (tiled) place = (i == 0 ? place : "(" + place + ")") + " * tiling.tileLength";
             out.push_back(fmt::format("        {} = {};", names_.var(v), place));
-            if (i > 0) {
-                if (rest == "task") {
-                    out.push_back(fmt::format("        int64_t rest = task / {};", steps));
-                    rest = "rest";
-                } else {
-                    out.push_back(fmt::format("        rest /= {};", steps));
-                }
+            if (i == 1) {
+                rest += " / " + steps;
+            } else if (i > 1) {
+                out.push_back(named ? fmt::format("        rest /= {};", steps)
+                                    : fmt::format("        int64_t rest = {} / {};", rest, steps));
+                named = true;
+                rest = "rest";
             }
         }
-        if (block_ != kNone && (in_grid_ || whole_)) {
-            const std::string n = scalar_.sym(m_.vars[block_].extent);
-            if (whole_)
-                out.push_back(fmt::format("        count = static_cast<uint32_t>({});", n));
-            else
-                out.push_back(
-                    fmt::format("        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, {} - {}));", n,
-                                names_.var(block_)));
-            if (padded_) {
-                helpers_.use("RoundUp");
-                out.push_back("        lanes = RoundUp(count, 64);");
-            }
+        if (block_ != kNone && in_grid_) {
+            out.push_back(fmt::format("        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, {} - {}));",
+                                      scalar_.sym(m_.vars[block_].extent), names_.var(block_)));
+            if (padded_) out.push_back("        lanes = RoundUp(count, 64);");
         }
         out.push_back("    }");
         out.push_back("");

@@ -16,7 +16,7 @@ const char* const kReserved[] = {
     "struct",  "switch",    "template", "this",     "throw",     "true",     "try",    "typedef",  "typename",
     "union",   "unsigned",  "using",    "virtual",  "void",      "volatile", "while",  "xor",      "bfloat16_t",
     "pipe",    "tiling",    "task",     "lane",     "count",     "lanes",    "fault",  "first",    "last",
-    "sqrt"};
+    "sqrt",    "value",     "place",    "rest"};
 }  // namespace
 
 std::string upper_camel(const std::string& s) {
@@ -62,7 +62,25 @@ std::string scalar_type(DType t) {
 
 Names::Names(const Program& p) {
     for (const char* r : kReserved) taken_.insert(r);
-    for (VarId v = 0; v < p.vars.size(); ++v) vars_[v] = unique(lower_camel(p.vars[v].name));
+    // Variables that are in use have the first choice: inlined operators leave others of the same names behind.
+    std::set<VarId> used;
+    std::set<ExprId> seen;
+    std::vector<ExprId> open;
+    for (const Equation& q : p.equations) {
+        used.insert(q.vars.begin(), q.vars.end());
+        open.push_back(q.rhs);
+    }
+    while (!open.empty()) {
+        const ExprId e = open.back();
+        open.pop_back();
+        if (!seen.insert(e).second) continue;
+        const Expr& x = p.expr(e);
+        used.insert(x.vars.begin(), x.vars.end());
+        open.insert(open.end(), x.args.begin(), x.args.end());
+    }
+    for (bool now : {true, false})
+        for (VarId v = 0; v < p.vars.size(); ++v)
+            if ((used.count(v) > 0) == now) vars_[v] = unique(lower_camel(p.vars[v].name));
     // Symbols by the dim of an input that they are the extent of, named like the variable that runs over it.
     for (const std::string& s : p.symbols()) {
         std::string wish;

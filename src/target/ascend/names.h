@@ -27,6 +27,7 @@ public:
     const std::map<std::string, std::string>& fields() const { return fields_; }
 
     std::string unique(const std::string& wish);
+    bool taken(const std::string& name) const { return taken_.count(name) > 0; }
 
 private:
     std::set<std::string> taken_;

@@ -38,11 +38,20 @@ std::string wrapped(const std::string& text) {
         const size_t indent = std::min(line.find_first_not_of(' '), line.size());
         const bool comment = line.compare(indent, 2, "//") == 0;
         while (line.size() > kWidth && !comment) {
+            // In as few parentheses as may be, after a comma before beside an operator, as far right as may be.
             size_t cut = 0;
-            for (const char* mark : {", ", " ? ", " : ", " && ", " || ", " + "}) {
-                size_t found = line.rfind(mark, kWidth - 2);
-                if (found != std::string::npos && found > indent + 16)
-                    cut = std::max(cut, found + (mark[0] == ',' ? 2 : 1));
+            int depth = 0, best = 1000;
+            for (size_t i = indent; i + 2 < kWidth; ++i) {
+                depth += line[i] == '(' || line[i] == '[' ? 1 : line[i] == ')' || line[i] == ']' ? -1 : 0;
+                if (i < indent + 32 || line[i + 1] != ' ') continue;
+                const bool comma = line[i] == ',';
+                const std::string_view next = std::string_view(line).substr(i + 2, 3);
+                bool mark = comma;
+                for (const char* m : {"? ", ": ", "&& ", "|| ", "+ ", "- ", "* "}) mark |= next.starts_with(m);
+                const int rank = 2 * depth + (comma ? 0 : 1);
+                if (!mark || rank > best || depth == 0) continue;
+                best = rank;
+                cut = i + 2;
             }
             if (cut == 0) break;
             std::string head = line.substr(0, cut);
@@ -152,8 +161,22 @@ std::string cost_text(const Operator& op, const Program& p) {
             line.erase(0, std::min(end + 1, line.size()));
         }
     };
-    std::string memory = fmt::format("Global memory: reads {} bytes and writes {} at least",
-                                     scalar.sym(cost.read_bytes), scalar.sym(cost.write_bytes));
+    const auto bytes_of = [&](TensorId t, Sym& sum) {
+        std::vector<std::string> factors{std::to_string(size_of(plan.program.tensors[t].dtype))};
+        Sym n = static_cast<int64_t>(size_of(plan.program.tensors[t].dtype));
+        for (const Sym& extent : plan.program.tensors[t].shape) {
+            factors.push_back(scalar.sym(extent));
+            n = n * extent;
+        }
+        sum = sum + n;
+        return fmt::format("{} ({})", names.tensor(t), product_of(factors));
+    };
+    Sym read = 0, written = 0;
+    std::string reads, writes;
+    for (TensorId t : plan.program.inputs) reads += (reads.empty() ? "" : ", ") + bytes_of(t, read);
+    for (TensorId t : plan.program.outputs) writes += (writes.empty() ? "" : ", ") + bytes_of(t, written);
+    std::string memory = fmt::format("Global memory, in bytes: reads{} {}; writes {}",
+                                     read == cost.read_bytes ? "" : " at most", reads.empty() ? "nothing" : reads, writes);
     for (TensorId t : plan.workspace) {
         Sym n = static_cast<int64_t>(size_of(compute_type(plan.program.tensors[t].dtype)));
         for (const Sym& extent : plan.program.tensors[t].shape) n = n * extent;
@@ -186,7 +209,15 @@ std::string cost_text(const Operator& op, const Program& p) {
                             total, kUbBytes, buffers);
             add(line);
         }
-    return "//\n" + r;
+    std::string equations;
+    const std::string text = p.print();
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        const size_t begin = text.find_first_not_of(' ', at);
+        equations += "//     " + text.substr(begin, end - begin) + "\n";
+        at = end + 1;
+    }
+    return "//\n" + equations + "//\n" + r;
 }
 
 // What a schedule by hand asks of the chip beyond what every block target checks.
@@ -233,7 +264,6 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
                      k.tiled() ? fmt::format(", int64_t maxTile = {}", lanes_of(k)) : "");
     r += fmt::format("    {} t{{}};\n", type);
     for (const std::string& f : op.fields) r += fmt::format("    t.{0} = {0};\n", f);
-    const auto up = [](const std::string& n) { return n.find(' ') == std::string::npos ? n : "(" + n + ")"; };
     if (k.block_extent.empty()) {
         r += fmt::format("    t.tasks = {};\n", k.tasks);
     } else if (k.whole) {
@@ -243,15 +273,20 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
         r += fmt::format("    const int64_t extent = {};\n", k.block_extent);
         if (k.block_in_grid) {
             r += "    // Tiles as large as fit, but enough of them for all cores.\n";
-            r += fmt::format("    const int64_t rows = {};\n", k.tasks);
-            r += "    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;\n    tile = tile < extent ? "
-                 "tile : extent;\n    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n";
+            if (k.tasks == "1")
+                r += "    int64_t tile = (extent + cores - 1) / cores;\n";
+            else
+                r += fmt::format("    const int64_t rows = {};\n    int64_t tile = (extent * rows + cores - 1) / cores;\n"
+                                 "    tile = tile < extent ? tile : extent;\n",
+                                 k.tasks);
+            r += "    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n";
         } else {
             r += "    const int64_t tile = extent < maxTile ? (extent + 63) / 64 * 64 : maxTile;\n";
         }
         r += "    t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);\n";
-        r += k.block_in_grid ? "    t.tasks = rows * ((extent + t.tileLength - 1) / t.tileLength);\n"
-                             : fmt::format("    t.tasks = {};\n", up(k.tasks));
+        r += !k.block_in_grid  ? fmt::format("    t.tasks = {};\n", k.tasks)
+             : k.tasks == "1" ? "    t.tasks = (extent + t.tileLength - 1) / t.tileLength;\n"
+                              : "    t.tasks = rows * ((extent + t.tileLength - 1) / t.tileLength);\n";
     }
     if (k.mix) {
         const int64_t depth = 128 / k.factor_bytes;  // 128 x baseK elements, twice, fill L0A and L0B
@@ -304,9 +339,8 @@ std::string plan_condition(const Operator& op, size_t i) {
     std::string r;
     for (const KernelSource& k : op.plans[i].kernels)
         if (k.whole) {
-            const std::string n =
-                k.block_extent.find(' ') == std::string::npos ? k.block_extent : "(" + k.block_extent + ")";
-            r += fmt::format("{}{} > 0 && {} <= {}", r.empty() ? "" : " && ", n, n, k.max_tile);
+            r += fmt::format("{}{} > 0 && {} <= {}", r.empty() ? "" : " && ", k.block_extent, k.block_extent,
+                             k.max_tile);
         }
     return r.empty() ? "true" : r;
 }

@@ -17,13 +17,9 @@ std::string elements(const Program& p, TensorId t, const Names& names) {
     Scalar s(p, names, unused);
     s.sizes.clear();
     s.host = true;
-    std::string r;
-    for (const Sym& n : p.tensors[t].shape) {
-        const std::string e = s.sym(n);
-        const bool plain = e.find(' ') == std::string::npos || p.tensors[t].shape.size() == 1;
-        r += (r.empty() ? "" : " * ") + (plain ? e : "(" + e + ")");
-    }
-    return r.empty() ? "1" : r;
+    std::vector<std::string> extents;
+    for (const Sym& n : p.tensors[t].shape) extents.push_back(s.sym(n));
+    return product_of(extents);
 }
 std::string parameters_of(const Program& p, const Names& names, const Operator& op,
                           const std::vector<TensorId>& workspace) {
@@ -211,7 +207,11 @@ std::string readme(const Operator& op, bool test, bool torch) {
          "alignment, "
          "bounds,\nqueues and synchronisation; on a device they have not been run, and no statement of speed is "
          "made.\n\nUnified buffer, in bytes:\n\n";
-    for (const std::string& f : op.facts) r += "- " + f + "\n";
+    for (std::string f : op.facts) {
+        const std::string words = ": unified buffer for tiles";
+        if (const size_t at = f.find(words); at != std::string::npos) f.replace(at, words.size(), ", tiles");
+        r += "- " + f + "\n";
+    }
     return r;
 }
 }  // namespace

@@ -64,30 +64,76 @@ std::string Scalar::literal(int64_t v, DType t) {
     return std::to_string(v);
 }
 
+bool is_factor(const std::string& s) {
+    int depth = 0;
+    for (char c : s) {
+        depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
+        if (c == ' ' && depth == 0) return false;
+    }
+    return true;
+}
+std::string factor(const std::string& s) { return is_factor(s) ? s : "(" + s + ")"; }
+std::string product_of(const std::vector<std::string>& factors) {
+    std::string r;
+    for (const std::string& f : factors) {
+        std::string outside;  // the operators that stand in no parentheses
+        int depth = 0;
+        for (size_t i = 0; i < f.size(); ++i) {
+            depth += f[i] == '(' ? 1 : f[i] == ')' ? -1 : 0;
+            if (depth == 0 && i > 0 && f[i - 1] == ' ' && f[i] != ' ' && !std::isalnum(f[i]) && f[i] != '(')
+                outside += f[i];
+        }
+        const bool plain = factors.size() == 1 || outside.find_first_not_of('*') == std::string::npos;
+        r += (r.empty() ? "" : " * ") + (plain ? f : "(" + f + ")");
+    }
+    return r.empty() ? "1" : r;
+}
+
 std::string Scalar::sym(const Sym& s) {
     if (auto c = s.constant()) return std::to_string(*c);
     if (s.kind() == SymKind::Symbol) return sizes + names_.field(s.symbol_name());
     const auto& o = s.operands();
-    const auto part = [&](const Sym& x) {
-        const bool simple = x.is_const() || x.kind() == SymKind::Symbol || x.kind() == SymKind::FloorDiv ||
-                            x.kind() == SymKind::Mod || x.kind() == SymKind::Min || x.kind() == SymKind::Max;
-        return simple ? sym(x) : "(" + sym(x) + ")";
-    };
     std::string r;
+    // A product without its sign.
+    const auto product = [&](const Sym& x, bool& negative) {
+        std::string t;
+        for (const Sym& f : x.operands()) {
+            const auto c = f.constant();
+            if (c && *c < 0) negative = !negative;
+            if (c && (*c == 1 || *c == -1)) continue;
+            t += (t.empty() ? "" : " * ") + (c ? std::to_string(*c < 0 ? -*c : *c) : factor(sym(f)));
+        }
+        return t.empty() ? std::string("1") : t;
+    };
     switch (s.kind()) {
-        case SymKind::Add:
+        case SymKind::Add: {
+            bool first_negative = false;
             for (const Sym& x : o) {
-                const bool negative = x.is_const() && *x.constant() < 0 && !r.empty();
-                r += negative ? " - " + std::to_string(-*x.constant())
-                              : (r.empty() ? "" : " + ") + (x.kind() == SymKind::Mul ? sym(x) : part(x));
+                bool negative = x.is_const() && *x.constant() < 0;
+                const std::string t = x.is_const()                                               ? std::to_string(std::abs(*x.constant()))
+                                      : x.kind() == SymKind::Mul                                 ? product(x, negative)
+                                      : x.kind() == SymKind::FloorDiv || x.kind() == SymKind::Mod ? sym(x)
+                                                                                                 : factor(sym(x));
+                if (r.empty()) first_negative = negative;
+                r += r.empty() ? t : (negative ? " - " : " + ") + t;
             }
-            return r;
-        case SymKind::Mul:
-            for (const Sym& x : o) r += (r.empty() ? "" : " * ") + part(x);
-            return r;
-        case SymKind::Select: return fmt::format("({} ? {} : {})", part(o[0]), part(o[1]), part(o[2]));
-        case SymKind::Less: return fmt::format("({} < {} ? 1 : 0)", part(o[0]), part(o[1]));
-        case SymKind::Equal: return fmt::format("({} == {} ? 1 : 0)", part(o[0]), part(o[1]));
+            return first_negative ? "-" + r : r;
+        }
+        case SymKind::Mul: {
+            bool negative = false;
+            r = product(s, negative);
+            return negative ? "-" + r : r;
+        }
+        case SymKind::Select:
+            return fmt::format("({} ? {} : {})", factor(sym(o[0])), factor(sym(o[1])), factor(sym(o[2])));
+        case SymKind::Less: return fmt::format("({} < {} ? 1 : 0)", factor(sym(o[0])), factor(sym(o[1])));
+        case SymKind::Equal: return fmt::format("({} == {} ? 1 : 0)", factor(sym(o[0])), factor(sym(o[1])));
+        case SymKind::FloorDiv:
+        case SymKind::Mod:  // of what is not negative they are those of C++
+            if (o.size() == 2 && o[0].lower() >= 0 && o[1].lower() >= 1)
+                return fmt::format("{} {} {}", factor(sym(o[0])), s.kind() == SymKind::Mod ? "%" : "/",
+                                   factor(sym(o[1])));
+            break;
         default: break;
     }
     std::string f = s.kind() == SymKind::FloorDiv ? "FloorDiv"
@@ -104,48 +150,66 @@ std::string Scalar::sym(const Sym& s) {
     return r;
 }
 
-bool Scalar::inside(ExprId index, const Sym& extent) const {
+Scalar::Sides Scalar::sides(ExprId index, const Sym& extent) const {
     const Expr& x = p_.expr(index);
-    if (x.kind == ExprKind::Index) return p_.vars[x.ref].extent == extent;
-    if (x.kind == ExprKind::Literal) return x.integer >= 0 && extent.lower() > x.integer;
+    if (x.kind == ExprKind::Literal) return {x.integer >= 0, extent.lower() > x.integer};
+    if (x.kind == ExprKind::Index && p_.vars[x.ref].extent == extent) return {true, true};
     const auto f = affine(p_, index);
-    if (!f) return false;
+    if (!f) return {false, false};
     // Constant bounds of an affine index of constant coefficients.
     Sym low = f->offset, high = f->offset;
     for (const auto& [v, c] : f->terms) {
         const auto k = c.constant();
-        if (!k) return false;
+        if (!k) return {false, false};
         (*k < 0 ? low : high) = (*k < 0 ? low : high) + c * (p_.vars[v].extent - 1);
     }
-    return low.lower() >= 0 && (extent - high).lower() >= 1;
+    return {low.lower() >= 0, (extent - high).lower() >= 1};
+}
+
+std::string Scalar::fresh_name(const std::string& wish) {
+    for (int i = 0;; ++i) {
+        const std::string n = i == 0 ? wish : wish + std::to_string(i);
+        if ((!taken || !taken(n)) && !names_.taken(n) && given_.insert(n).second) return n;
+    }
+}
+std::string Scalar::wish_for(ExprId e) const {
+    const Expr& x = p_.expr(e);
+    return x.kind == ExprKind::Load ? names_.tensor(x.ref) + "Value" : "part";
 }
 
 std::string Scalar::flat(TensorId t, const ExprId* at, Outside outside, std::string& condition,
-                         std::vector<std::string>& lines) {
+                         std::vector<std::string>& lines, bool row) {
     const auto& shape = p_.tensors[t].shape;
     condition.clear();
     std::string place;
     for (size_t d = 0; d < shape.size(); ++d) {
+        if (row && d + 1 == shape.size()) {  // where the row begins
+            if (!place.empty() && place != "0") place = factor(place) + " * " + factor(sym(shape[d]));
+            continue;
+        }
         if (shape[d].is(1) && outside != Outside::Value && p_.reads(at[d]).empty()) continue;
         Text i = text(at[d], lines);
-        const bool data = !p_.reads(at[d]).empty(), safe = inside(at[d], shape[d]);
+        const bool data = !p_.reads(at[d]).empty();
+        const Sides safe = sides(at[d], shape[d]);
         const std::string n = sym(shape[d]);
         const auto name = [&] {  // for an index that is used twice
             if (i.level == kPrimary && i.s.find('(') == std::string::npos) return;
-            const std::string v = fmt::format("at{}", next_++);
+            const std::string v = fresh_name("at");
             lines.push_back(fmt::format("const int64_t {} = {};", v, i.s));
             i = {v, kPrimary};
         };
-        if (!safe) {
+        if (!safe.both()) {
             switch (outside) {
                 case Outside::Error:
                     if (!data) break;
                     i = {fmt::format("Checked({}, {})", i.s, n), kPrimary};
-                    faults = true;
+                    faults = checks = true;
                     break;
                 case Outside::Value:
                     name();
-                    condition += fmt::format("{}{} >= 0 && {} < {}", condition.empty() ? "" : " && ", i.s, i.s, n);
+                    if (!safe.low) condition += fmt::format("{}{} >= 0", condition.empty() ? "" : " && ", i.s);
+                    if (!safe.high)
+                        condition += fmt::format("{}{} < {}", condition.empty() ? "" : " && ", i.s, factor(n));
                     break;
                 case Outside::Clamp:
                     helpers_.use("Clamp");
@@ -165,21 +229,25 @@ std::string Scalar::flat(TensorId t, const ExprId* at, Outside outside, std::str
                     break;
             }
         }
-        const std::string factor = n.find(' ') == std::string::npos ? n : "(" + n + ")";
         if (place.empty() || place == "0")
             place = i.s;
         else if (i.s == "0")
-            place = fmt::format("({}) * {}", place, factor);
+            place = fmt::format("{} * {}", factor(place), factor(n));
         else
-            place = fmt::format("({}) * {} + {}", place, factor, within(i, kAdd));
-        if (place.size() > 2 && place[0] == '(') {  // "(i) * n + j" reads better as "i * n + j"
-            const size_t close = place.find(')');
-            const std::string inner = place.substr(1, close - 1);
-            if (close != std::string::npos && inner.find_first_of(" (") == std::string::npos)
-                place = inner + place.substr(close + 1);
-        }
+            place = fmt::format("{} * {} + {}", factor(place), factor(n), within(i, kAdd));
     }
     return place.empty() ? "0" : place;
+}
+
+Scalar::Window Scalar::window(TensorId t, const ExprId* at, Outside outside, std::vector<std::string>& lines) {
+    uses_.clear();
+    named_.clear();
+    const size_t last = p_.tensors[t].shape.size() - 1;
+    for (size_t d = 0; d <= last; ++d) count(at[d]);
+    Window w;
+    w.row = flat(t, at, outside, w.condition, lines, true);
+    w.start = text(at[last], lines).s;
+    return w;
 }
 
 std::string Scalar::from_memory(const std::string& v, DType t) {
@@ -215,7 +283,7 @@ Text Scalar::text(ExprId e, std::vector<std::string>& lines) {
     const bool trivial = x.kind == ExprKind::Literal || x.kind == ExprKind::Index || x.kind == ExprKind::Size ||
                          t.s.find_first_of(" (") == std::string::npos;
     if (uses_[e] > 1 && !trivial) {
-        const std::string n = fmt::format("value_{}", next_++);
+        const std::string n = fresh_name(wish_for(e));
         lines.push_back(fmt::format("const {} {} = {};", scalar_type(x.dtype), n, t.s));
         t = {n, kPrimary};
         named_[e] = t;

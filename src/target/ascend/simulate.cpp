@@ -19,12 +19,9 @@ std::string elements(const Program& p, TensorId t, const Names& names) {
     Scalar s(p, names, unused);
     s.sizes.clear();
     s.host = true;
-    std::string r;
-    for (const Sym& n : p.tensors[t].shape) {
-        const std::string e = s.sym(n);
-        r += (r.empty() ? "" : " * ") + (e.find(' ') == std::string::npos ? e : "(" + e + ")");
-    }
-    return r.empty() ? "1" : r;
+    std::vector<std::string> extents;
+    for (const Sym& n : p.tensors[t].shape) extents.push_back(s.sym(n));
+    return product_of(extents);
 }
 }  // namespace
 

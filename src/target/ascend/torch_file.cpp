@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "target/ascend/project.h"
 
@@ -45,6 +46,7 @@ std::string torch_file(const Operator& op, const Program& p) {
     std::string schema, parameters, checks, sizes, calls, results, returned;
     const auto join = [](std::string& list, const std::string& text) { list += (list.empty() ? "" : ", ") + text; };
     std::vector<bool> known(op.fields.size());
+    std::set<std::pair<TensorId, size_t>> defining;  // dims that sizes are read from
     for (size_t i = 0; i < m.inputs.size(); ++i) {
         const std::string& n = names.tensor(m.inputs[i]);
         const TensorInfo& t = m.tensors[m.inputs[i]];
@@ -53,12 +55,13 @@ std::string torch_file(const Operator& op, const Program& p) {
         checks += fmt::format(
             "    TORCH_CHECK({0}.scalar_type() == {1} && {0}.dim() == {2} && {0}.is_contiguous(),\n            \"{3}: "
             "{0} "
-            "must be a contiguous tensor of {4} with {2} dims\");\n",
-            n, torch_type(t.dtype), t.shape.size(), op.name, name(t.dtype));
+            "must be a contiguous tensor of {4} with {2} dim{5}\");\n",
+            n, torch_type(t.dtype), t.shape.size(), op.name, name(t.dtype), t.shape.size() == 1 ? "" : "s");
         for (size_t d = 0; d < t.shape.size(); ++d)
             for (size_t k = 0; k < op.symbols.size(); ++k)
                 if (!known[k] && t.shape[d].kind() == SymKind::Symbol && t.shape[d].symbol_name() == op.symbols[k]) {
                     known[k] = true;
+                    defining.emplace(m.inputs[i], d);
                     sizes += fmt::format("    const int64_t {} = {}.size({});\n", op.fields[k], n, d);
                 }
         calls += fmt::format("static_cast<uint8_t *>({}.data_ptr()), ", n);
@@ -68,12 +71,13 @@ std::string torch_file(const Operator& op, const Program& p) {
             join(schema, "int " + op.fields[k]);
             join(parameters, "int64_t " + op.fields[k]);
         }
-    // Every dim is what the sizes say.
+    // Every other dim is what the sizes say.
     std::string shapes;
     for (TensorId x : m.inputs) {
         const TensorInfo& t = m.tensors[x];
         for (size_t d = 0; d < t.shape.size(); ++d)
-            shapes +=
+            if (!defining.count({x, d}))
+                shapes +=
                 fmt::format("    TORCH_CHECK({0}.size({1}) == {2}, \"{3}: dim {1} of {0} does not fit the others\");\n",
                             names.tensor(x), d, host_sym(m, names, t.shape[d]), op.name);
     }

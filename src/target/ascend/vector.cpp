@@ -18,6 +18,16 @@ const char* unary_instruction(Fn f) {
         default: return nullptr;
     }
 }
+// Functions with a sequence of instructions (helpers_vectors.cpp).
+const char* sequence(Fn f) {
+    switch (f) {
+        case Fn::Tanh: return "VectorTanh";
+        case Fn::Erf: return "VectorErf";
+        case Fn::Expm1: return "VectorExpm1";
+        case Fn::Log1p: return "VectorLog1p";
+        default: return nullptr;
+    }
+}
 const char* rounding(Fn f) {
     switch (f) {
         case Fn::Floor: return "CAST_FLOOR";
@@ -60,7 +70,9 @@ const char* mirrored(Fn f) {
 }
 bool is_float_compute(DType t) { return t == DType::F16 || t == DType::BF16 || t == DType::F32; }
 bool is_simple(const std::string& s) { return s.find_first_of(" (") == std::string::npos; }
-std::string negated(const std::string& s) { return is_simple(s) && s[0] != '-' ? "-" + s : "-(" + s + ")"; }
+std::string negated(const std::string& s) {
+    return !is_factor(s) ? "-(" + s + ")" : s[0] == '-' ? s.substr(1) : "-" + s;
+}
 }  // namespace
 
 bool Vector::varies(ExprId e) const {
@@ -215,7 +227,7 @@ Value Vector::node(ExprId e, const std::string& into) {
     if (!varies(e)) {
         Value v = uniform(e);
         if (uses_[e] > 1 && !is_simple(v.text)) {
-            const std::string name = fmt::format("scalar_{}", e);
+            const std::string name = scalar_.fresh_name(scalar_.wish_for(e));
             line(fmt::format("const {} {} = {};", scalar_type(v.dtype), name, v.text));
             v.text = name;
         }
@@ -395,6 +407,14 @@ Value Vector::call(ExprId e, const std::string& into) {
         give_back(spare);
         return d;
     }
+    if (const char* f = sequence(x.fn)) {
+        scalar_.helpers().use(f);
+        const Value d = fresh(into, result), s0 = fresh("", result), s1 = fresh("", result), m = fresh_mask();
+        line(fmt::format("{}({}, {}, {}, {}, {}, {});", f, d.text, a.text, s0.text, s1.text, m.text, count));
+        for (const Value& v : {s0, s1, m}) release(v);
+        give_back(spare);
+        return d;
+    }
     const char* instruction = binary_instruction(x.fn);
     if (!instruction) {
         std::vector<Value> operands{a};
@@ -429,7 +449,7 @@ Value Vector::call(ExprId e, const std::string& into) {
         give_back(spare);
         return d;
     }
-    if (one_scalar) {  // Div
+    if (one_scalar) {  // Div: a product with the reciprocal would round twice
         const Value d = fresh(into, result);
         line(fmt::format("Duplicate({}, {}, {});", d.text, s, count));
         line(fmt::format("Div({}, {}, {}, {});", d.text, a.kind == Value::Uniform ? d.text : a.text,

@@ -25,7 +25,7 @@ protected:
         if (b.value != kNone) {
             const Expr& x = m_.expr(b.value);
             if (x.kind == ExprKind::Reduce) {
-                conditional = x.args.size() > 1;
+                conditional = a.conditional = x.args.size() > 1;
                 folded = has(x.vars, block_);
                 a.op = x.reduce;
                 if (is_arg(x.reduce)) a.best_type = compute_type(m_.expr(x.args[0]).dtype);
@@ -60,23 +60,35 @@ protected:
             locals_[s.dst] = {local, segment_};
             compute_.push_back(
                 fmt::format("LocalTensor<{0}> {1} = {2}.Get<{0}>();", memory_type(a.type), local, a.text));
-            if (a.kind == Acc::Vectorised) {
-                compute_.push_back(fmt::format("Duplicate({}, {}, tiling.tileLength);", local, start_of(a)));
+            if (is_arg(a.op)) {
+                a.full = true;
+                compute_.push_back(fmt::format("{}  // -1: none yet", all_of(local, "-1")));
+                a.best = own_.unique(name + "ValueBuf");
+                buffers_.push_back(
+                    {a.best, memory_type(a.best_type), Queue::In, static_cast<int64_t>(size_of(a.best_type))});
+                const std::string best = own_.unique(name + "ValueLocal");
+                best_locals_[s.dst] = {best, segment_};
+                compute_.push_back(
+                    fmt::format("LocalTensor<{0}> {1} = {2}.Get<{0}>();", memory_type(a.best_type), best, a.best));
+                start(best, a.best_type, best_start(a));
             } else {
-                if (is_arg(a.op)) {
-                    a.best = own_.unique(name + "ValueBuf");
-                    buffers_.push_back(
-                        {a.best, memory_type(a.best_type), false, static_cast<int64_t>(size_of(a.best_type))});
-                    const std::string best = own_.unique(name + "ValueLocal");
-                    best_locals_[s.dst] = {best, segment_};
-                    compute_.push_back(
-                        fmt::format("LocalTensor<{0}> {1} = {2}.Get<{0}>();", memory_type(a.best_type), best, a.best));
-                    lane_loop(best, a.best_type, "", [&](Lines&) { return best_start(a); });
-                }
-                lane_loop(local, a.type, "", [&](Lines&) { return start_of(a); });
+                a.full = start(local, a.type, start_of(a));
             }
         }
         accs_[s.dst] = a;
+    }
+    // Gives every element of a buffer one value; where no instruction does, the tile's elements only.
+    bool start(const std::string& local, DType t, const std::string& value) {
+        if (vector_type(t)) {
+            compute_.push_back(fmt::format("Duplicate({}, {}, tiling.tileLength);", local, value));
+            return true;
+        }
+        lane_loop(local, t, "", [&](Lines&) { return value; });
+        return false;
+    }
+    // The same for places, 64 bits of which are all equal.
+    static std::string all_of(const std::string& local, const std::string& bits) {
+        return fmt::format("Duplicate({}.ReinterpretCast<int32_t>(), {}, 2 * tiling.tileLength);", local, bits);
     }
     std::string acc_local(BufferId b) {
         auto& [name, where] = locals_.at(b);
@@ -177,14 +189,11 @@ protected:
     template <typename F>
     void scalar_loop(const std::string& why, const std::string& head, F make) {
         helpers_.use("Await");
-        const std::string outer_var = block_ == kNone ? "" : scalar_.vars.at(block_);
-        if (block_ != kNone)
-            scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
-        in_lane_loop_ = "lane";
         Lines inner;
-        make(inner);
-        in_lane_loop_.clear();
-        if (block_ != kNone) scalar_.vars[block_] = outer_var;
+        at_lane([&] {
+            make(inner);
+            return 0;
+        });
         compute_.push_back("Await<HardEvent::V_S>();");
         compute_.push_back(head + (why.empty() ? "" : "  // " + why));
         for (const std::string& i : inner) compute_.push_back("    " + i);
@@ -247,7 +256,7 @@ protected:
             compute_.push_back(fmt::format("{} = {};", n, text));
             places_[b] = {.scalar = true, .text = n, .dtype = t};
         } else {
-            const std::string n = own_.unique(lower_camel(p_.buffers[b].name));
+            const std::string n = scalar_name(lower_camel(p_.buffers[b].name));
             compute_.push_back(fmt::format("const {} {} = {};", scalar_type(t), n, text));
             places_[b] = {.scalar = true, .text = n, .dtype = t};
         }
@@ -268,11 +277,28 @@ protected:
         }
         reduces_ = true;
         const char* f = op == ReduceOp::Sum ? "ReduceSum" : op == ReduceOp::Max ? "ReduceMax" : "ReduceMin";
-        const std::string result = own_.unique("folded");
-        compute_.push_back(fmt::format("LocalTensor<float> {} = foldedBuf.Get<float>();", result));
-        compute_.push_back(fmt::format("{}({}, {}, workBuf.Get<float>(), {});", f, result, from, lanes));
+        if (folded_.empty()) folded_ = own_.unique("folded");
+        if (folded_segment_ != segment_)
+            compute_.push_back(fmt::format("LocalTensor<float> {} = foldedBuf.Get<float>();", folded_));
+        folded_segment_ = segment_;
+        compute_.push_back(fmt::format("{}({}, {}, workBuf.Get<float>(), {});", f, folded_, from, lanes));
         compute_.push_back("Await<HardEvent::V_S>();");
-        deliver(to, result + ".GetValue(0)", DType::F32);
+        deliver(to, folded_ + ".GetValue(0)", DType::F32);
+    }
+
+    // The place of the best of no terms is 0.
+    void none_is_zero(const Acc& a, const Expr& x, const std::string& acc) {
+        if (a.conditional)
+            return lane_loop(acc, a.type, "where no term counted: 0", [&](Lines&) {
+                helpers_.use("Higher");
+                return fmt::format("Higher<int64_t>({}.GetValue(lane), 0)", acc);
+            });
+        Sym terms = 1;
+        for (VarId v : x.vars) terms = terms * m_.vars[v].extent;
+        if (terms.lower() > 0) return;
+        compute_.push_back(fmt::format("if ({} == 0) {{  // of nothing: 0", scalar_.sym(terms)));
+        compute_.push_back("    " + all_of(acc, "0"));
+        compute_.push_back("}");
     }
 
     void reduce(const Stmt& s) {
@@ -292,12 +318,9 @@ protected:
                 fold_lanes(s.dst, a.op, acc, "tiling.tileLength");
             } else {
                 const std::string acc = acc_local(from);
-                if (is_arg(a.op))
-                    lane_loop(acc, a.type, "of nothing: 0", [&](Lines&) {
-                        helpers_.use("Higher");
-                        return fmt::format("Higher<int64_t>({}.GetValue(lane), 0)", acc);
-                    });
-                places_[s.dst] = {.text = acc, .dtype = a.type, .segment = segment_, .buffer = a.text};
+                if (is_arg(a.op)) none_is_zero(a, x, acc);
+                places_[s.dst] = {
+                    .text = acc, .dtype = a.type, .segment = segment_, .buffer = a.text, .full = a.full};
             }
             return;
         }
@@ -334,7 +357,8 @@ protected:
         if (s.var != block_) {  // a point of the scan at a time, for all lanes
             const Acc a = accs_.at(s.b);
             const auto result = [&](const std::string& text, const std::string& buffer) {
-                places_[s.dst] = {.text = text, .dtype = a.type, .segment = segment_, .buffer = buffer};
+                places_[s.dst] = {
+                    .text = text, .dtype = a.type, .segment = segment_, .buffer = buffer, .full = a.full};
             };
             if (a.kind == Acc::OneScalar) {
                 Lines l;
@@ -388,7 +412,8 @@ protected:
                 lane_loop(local, a.type, "",
                           [&](Lines&) { return scalar_.from_memory(acc + ".GetValue(lane)", a.type); });
             accumulate_now();
-            return result(local, buf);
+            places_[s.dst] = {.text = local, .dtype = a.type, .segment = segment_, .buffer = buf};
+            return;
         }
         // Along the lanes.
         std::string carry;

@@ -21,8 +21,9 @@ inline bool has(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v
 
 struct Queue {
     std::string name, type;
-    bool in = true;
-    int64_t bytes = 4;  // of an element
+    enum Kind : uint8_t { In, Out, Copy } kind = In;
+    int64_t bytes = 4;   // of an element
+    int64_t stride = 1;  // elements a lane
 };
 struct Member {
     std::string name, type, initial;
@@ -63,6 +64,8 @@ protected:
         bool global = false;  // elements are read from global memory, each by itself
         int segment = -1;     // where `text` is declared; elsewhere it is declared anew
         std::string buffer;   // the TBuf behind it, where it is kept
+        bool full = false;    // every element of the buffer has a value, those beyond the tile too
+        std::string queue;    // a tile that goes out as it came in: the queue it passes through
     };
     struct Out {
         std::string queue, local;
@@ -72,9 +75,11 @@ protected:
         std::string text, best;  // the member or the LocalTensor's buffer; of an arg reduction the value so far
         DType type = DType::F32, best_type = DType::F32;
         ReduceOp op = ReduceOp::Sum;
+        bool full = false, conditional = false;
     };
     struct Method {
         Lines in, compute, out;
+        std::string note;
     };
 
     // ---- the block axis
@@ -162,31 +167,36 @@ protected:
     static void check_type(DType t) {
         if (t == DType::F64) throw Unsupported{"The chip does not compute in f64."};
     }
-    std::string queue(const std::string& wish, DType t, bool in) {
-        const std::string n = own_.unique((in ? "inQueue" : "outQueue") + upper_camel(wish));
-        queues_.push_back({n, memory_type(t), in, static_cast<int64_t>(size_of(t))});
+    std::string queue(const std::string& wish, DType t, Queue::Kind kind, int64_t stride = 1) {
+        const char* const prefix = kind == Queue::In ? "inQueue" : kind == Queue::Out ? "outQueue" : "copyQueue";
+        const std::string n = own_.unique(prefix + upper_camel(wish));
+        queues_.push_back({n, memory_type(t), kind, static_cast<int64_t>(size_of(t)), stride});
         return n;
     }
     // Passes one after the other over a tensor take turns with its queues.
-    std::string in_queue(TensorId t, const std::string& wish, DType type) {
-        for (auto& [queue, segment] : in_queues_[t])
+    std::string in_queue(TensorId t, const std::string& wish, DType type, int64_t stride = 1) {
+        for (auto& [queue, segment] : in_queues_[{t, stride}])
             if (segment != segment_) {
                 segment = segment_;
                 return queue;
             }
-        in_queues_[t].emplace_back(queue(wish, type, true), segment_);
-        return in_queues_[t].back().first;
+        in_queues_[{t, stride}].emplace_back(queue(wish, type, Queue::In, stride), segment_);
+        return in_queues_[{t, stride}].back().first;
     }
     // A buffer of the class that lives as long as the task.
-    std::string kept(BufferId b, DType t) {
+    std::string kept(BufferId b, DType t, int64_t stride = 1) {
         if (auto it = kept_.find(b); it != kept_.end()) return it->second;
         const std::string n = own_.unique(lower_camel(p_.buffers[b].name) + "Buf");
-        buffers_.push_back({n, memory_type(t), false, static_cast<int64_t>(size_of(t))});
+        buffers_.push_back({n, memory_type(t), Queue::In, static_cast<int64_t>(size_of(t)), stride});
         kept_[b] = n;
         return n;
     }
+    // The name of a scalar: where a tensor is called so already, "centreValue".
+    std::string scalar_name(const std::string& wish) {
+        return own_.unique(names_.taken(wish) ? wish + "Value" : wish);
+    }
     std::string member(const std::string& wish, const std::string& type) {
-        const std::string n = own_.unique(lower_camel(wish));
+        const std::string n = scalar_name(lower_camel(wish));
         members_.push_back({n, type, type == "bool" ? "false" : "0"});
         return n;
     }
@@ -251,13 +261,22 @@ protected:
     std::vector<TensorId> parameters_;
     std::set<TensorId> scattered_;
     std::vector<Queue> queues_, buffers_;
-    std::map<TensorId, std::vector<std::pair<std::string, int>>> in_queues_;  // and the segment that used each last
+    // By tensor and stride, and the segment that used each last.
+    std::map<std::pair<TensorId, int64_t>, std::vector<std::pair<std::string, int>>> in_queues_;
     std::set<std::string> scalar_queues_;
     std::vector<Member> members_;
     std::set<VarId> loop_vars_;
     std::vector<Method> methods_;
     std::vector<Value> hold_;
     Lines copy_in_, compute_, copy_out_, free_;
+    Lines once_, once_tails_;                         // what every task reads: fetched before the first
+    std::map<ExprId, std::string> once_buffers_;
+    Lines edges_;                                     // for the lanes of windows that lie beyond a row
+    std::vector<std::string> notes_;                  // what the present method computes
+    std::vector<std::pair<BufferId, Place>> narrow_;  // places that a wider copy stands in for in this method
+    std::map<int64_t, std::string> offset_buffers_;   // by stride in elements and their size
+    std::string folded_;                              // the LocalTensor of folded values, and where it is declared
+    int folded_segment_ = -1;
     std::string in_lane_loop_;
 };
 

@@ -1,12 +1,12 @@
-// Values of a kernel: loads, maps, stores.
+// Values of a kernel: maps and stores.
 #pragma once
-#include "target/ascend/writer_state.h"
+#include "target/ascend/writer_loads.h"
 
 namespace opwright::target::ascend {
 
-class WriterValues : public WriterState {
+class WriterValues : public WriterLoads {
 protected:
-    using WriterState::WriterState;
+    using WriterLoads::WriterLoads;
 
     std::optional<Value> vector_held(ExprId e) {
         const BufferId b = held_.find(p_, e);
@@ -28,129 +28,12 @@ protected:
         return r;
     }
 
-    // Element stride of a load along the block axis, if it is a plain copy there.
-    bool contiguous(const Expr& x) const {
-        const auto& shape = m_.tensors[x.ref].shape;
-        Sym stride = 0, step = 1;
-        for (size_t d = shape.size(); d-- > 0;) {
-            const auto free = m_.free_vars(x.args[d]);
-            const bool lane_here = has(free, block_);
-            if (lane_here) {
-                const auto f = affine(m_, x.args[d]);
-                if (!f) return false;
-                if (x.outside != Outside::Error && !scalar_.inside(x.args[d], shape[d])) return false;
-                stride = stride + f->coefficient(block_) * step;
-            } else if (x.outside == Outside::Value && !scalar_.inside(x.args[d], shape[d])) {
-                return false;  // whether there is a row at all is a question for every element
-            }
-            step = step * shape[d];
-        }
-        return stride.is(1);
-    }
-
-    void load(const Stmt& s) {
-        const tile::Buffer& b = p_.buffers[s.dst];
-        const Expr& x = m_.expr(b.value);
-        const DType t = stored_type(x.ref);
-        check_type(t);
-        if (!on_block(s.dst)) return;  // a scalar: read where it is used
-        if (!contiguous(x)) {
-            places_[s.dst] = {.dtype = t, .global = true};
-            return;
-        }
-        std::string condition;
-        Lines lines;
-        const std::string at = scalar_.offset(x.ref, x.args.data(), x.outside, condition, lines);
-        const std::string type = memory_type(t), gm = parameter(x.ref) + "Gm";
-        const std::string copy = padded_ ? "LoadPaddedTile" : "LoadTile";
-        helpers_.use(copy);
-        const std::string copy_line = fmt::format("{}({}, {}[{}], count);", copy, "{}", gm, at);
-        // A queue would have to be emptied before the loop that reads it; and no more than eight may hold a tensor.
-        const auto held = std::count_if(copy_in_.begin(), copy_in_.end(), [](const std::string& l) {
-            return l.find(".AllocTensor<") != std::string::npos;
-        });
-        if (outlives(s.dst) || held >= kAlive) {
-            const std::string buf = kept(s.dst, t), local = own_.unique(lower_camel(b.name) + "Local");
-            helpers_.use("Await");
-            compute_.push_back(fmt::format("LocalTensor<{}> {} = {}.Get<{}>();", type, local, buf, type));
-            compute_.push_back("Await<HardEvent::V_MTE2>();");
-            compute_.insert(compute_.end(), lines.begin(), lines.end());
-            compute_.push_back(fmt::format(fmt::runtime(copy_line), local));
-            compute_.push_back("Await<HardEvent::MTE2_V>();");
-            tail(local, t);
-            places_[s.dst] = {.text = local, .dtype = t, .segment = segment_, .buffer = buf};
-            return;
-        }
-        const std::string q = in_queue(x.ref, b.name, t), local = own_.unique(lower_camel(b.name) + "Local");
-        copy_in_.push_back(fmt::format("LocalTensor<{}> {} = {}.AllocTensor<{}>();", type, local, q, type));
-        copy_in_.insert(copy_in_.end(), lines.begin(), lines.end());
-        copy_in_.push_back(fmt::format(fmt::runtime(copy_line), local));
-        copy_in_.push_back(fmt::format("{}.EnQue({});", q, local));
-        compute_.push_back(fmt::format("LocalTensor<{}> {} = {}.DeQue<{}>();", type, local, q, type));
-        tail(local, t);
-        free_.push_back(fmt::format("{}.FreeTensor({});", q, local));
-        places_[s.dst] = {.text = local, .dtype = t, .segment = segment_};
-    }
-    static std::string zero(DType t) {
-        return t == DType::F16 || t == DType::BF16 ? memory_type(t) + "()" : t == DType::F32 ? "0.0f" : "0";
-    }
-    void tail(const std::string& local, DType) {
-        if (!padded_) return;
-        helpers_.use("FillTail");
-        compute_.push_back(fmt::format("FillTail({}, count, lanes);", local));
-    }
-
-    // Turns a 16-bit float tensor into float, once for all its readers of this segment.
-    void widen(BufferId b) {
-        Place& pl = places_.at(b);
-        const std::string name = local(pl);
-        const Value v = vector_.load(name, pl.dtype, "");
-        hold_.push_back(v);
-        pl = {.text = v.text, .dtype = DType::F32, .segment = segment_};
-    }
-    // Elements that lie apart in memory, or at places that are data: the scalar unit fetches one after the other.
-    void materialise(BufferId b) {
-        Place& pl = places_.at(b);
-        const ExprId e = p_.buffers[b].value;
-        const DType t = compute_type(pl.dtype);
-        const std::string buf = kept(b, t), local = own_.unique(lower_camel(p_.buffers[b].name) + "Local");
-        compute_.push_back(
-            fmt::format("LocalTensor<{}> {} = {}.Get<{}>();", memory_type(t), local, buf, memory_type(t)));
-        lane_loop(local, t, "its elements lie apart in memory", [&](Lines& l) { return scalar_.value(e, l); });
-        pl = {.text = local, .dtype = t, .segment = segment_, .buffer = buf};
-    }
-    // for every lane: local[lane] = what `make` returns.
-    template <typename F>
-    void lane_loop(const std::string& local, DType t, const std::string& why, F make) {
-        helpers_.use("Await");
-        Lines inner;
-        const std::string outer_var = block_ == kNone ? "" : scalar_.vars.at(block_);
-        if (block_ != kNone)
-            scalar_.vars[block_] = whole_ ? "static_cast<int64_t>(lane)" : fmt::format("{} + lane", names_.var(block_));
-        in_lane_loop_ = "lane";
-        const std::string v = make(inner);
-        in_lane_loop_.clear();
-        if (block_ != kNone) scalar_.vars[block_] = outer_var;
-        compute_.push_back("Await<HardEvent::V_S>();");
-        compute_.push_back(
-            fmt::format("for (uint32_t lane = 0; lane < count; ++lane) {{{}", why.empty() ? "" : "  // " + why));
-        for (const std::string& l : inner) compute_.push_back("    " + l);
-        compute_.push_back(fmt::format("    {}.SetValue(lane, {});", local, scalar_.to_memory(v, t)));
-        compute_.push_back("}");
-        if (padded_ && size_of(t) >= 2 && t != DType::I64 && t != DType::U64) {
-            compute_.push_back("for (uint32_t lane = count; lane < lanes; ++lane) {");
-            compute_.push_back(fmt::format("    {}.SetValue(lane, {});", local, zero(t)));
-            compute_.push_back("}");
-        }
-        compute_.push_back("Await<HardEvent::S_V>();");
-    }
-
     // The tensor that a stored value is computed into.
     Out out_tensor(TensorId t) {
         const DType type = stored_type(t);
         check_type(type);
         parameter(t);
-        const std::string q = queue(names_.tensor(t), type, false), local = own_.unique(names_.tensor(t) + "Local");
+        const std::string q = queue(names_.tensor(t), type, Queue::Out), local = own_.unique(names_.tensor(t) + "Local");
         compute_.push_back(
             fmt::format("LocalTensor<{}> {} = {}.AllocTensor<{}>();", memory_type(type), local, q, memory_type(type)));
         return {q, local};
@@ -169,21 +52,24 @@ protected:
         copy_out_.push_back(fmt::format("StoreTile({}Gm[{}], {}, {});", names_.tensor(q.lhs), at, o.local, n));
         copy_out_.push_back(fmt::format("{}.FreeTensor({});", o.queue, o.local));
     }
+    // A tile that goes out as it came in.
+    void pass_on(const Equation& q, const Place& pl) {
+        parameter(q.lhs);
+        Lines lines;
+        std::string condition;
+        const std::string at = scalar_.offset(q.lhs, q.at.data(), Outside::Error, condition, lines);
+        const std::string t = memory_type(pl.dtype);
+        helpers_.use("StoreTile");
+        copy_out_.push_back(fmt::format("LocalTensor<{}> {} = {}.DeQue<{}>();", t, pl.text, pl.queue, t));
+        copy_out_.insert(copy_out_.end(), lines.begin(), lines.end());
+        copy_out_.push_back(fmt::format("StoreTile({}Gm[{}], {}, count);", names_.tensor(q.lhs), at, pl.text));
+        copy_out_.push_back(fmt::format("{}.FreeTensor({});", pl.queue, pl.text));
+    }
     bool varies(const Equation& q) const {
         for (ExprId a : q.at)
             if (has(m_.free_vars(a), block_)) return true;
         return false;
     }
-    bool contiguous_store(const Equation& q) const {
-        const auto& shape = m_.tensors[q.lhs].shape;
-        Sym stride = 0, step = 1;
-        for (size_t d = shape.size(); d-- > 0;) {
-            if (const auto f = affine(m_, q.at[d])) stride = stride + f->coefficient(block_) * step;
-            step = step * shape[d];
-        }
-        return stride.is(1);
-    }
-
     void map(const Stmt& s) {
         const tile::Buffer& b = p_.buffers[s.dst];
         const DType t = compute_type(b.dtype);
@@ -198,7 +84,7 @@ protected:
                 compute_.push_back(fmt::format("{} = {};", n, v));
                 places_[s.dst] = {.scalar = true, .text = n, .dtype = t};
             } else {
-                const std::string n = own_.unique(name);
+                const std::string n = scalar_name(name);
                 compute_.push_back(fmt::format("const {} {} = {};", scalar_type(t), n, v));
                 places_[s.dst] = {.scalar = true, .text = n, .dtype = t};
             }
@@ -294,48 +180,6 @@ protected:
             return fmt::format("the vector unit does not compute this in {}", opwright::name(x.dtype));
         return "on the scalar unit";
     }
-    const Stmt* store_of(BufferId b) const { return find_store(nest_.body, b); }
-    const Stmt* find_store(const std::vector<Stmt>& body, BufferId b) const {
-        for (const Stmt& s : body) {
-            if (s.kind == StmtKind::Store && s.a == b && !has(local_, m_.equations[s.equation].lhs)) return &s;
-            if (const Stmt* r = find_store(s.body, b)) return r;
-        }
-        return nullptr;
-    }
-    bool only_stored(BufferId b) const { return count_reads(nest_.body, b) == 0; }
-    // Statements other than stores that name b, or hold it by value.
-    int count_reads(const std::vector<Stmt>& body, BufferId b) const {
-        int n = 0;
-        for (const Stmt& s : body) {
-            if (s.kind != StmtKind::Store && (s.a == b || s.b == b)) ++n;
-            if (s.kind == StmtKind::Map && s.dst != b && refers(p_.buffers[s.dst].value, b)) ++n;
-            n += count_reads(s.body, b);
-        }
-        return n;
-    }
-    // Whether e reads the tensor that b was stored to, or holds b's value.
-    bool refers(ExprId e, BufferId b) const {
-        if (e == p_.buffers[b].value) return true;
-        const Expr& x = m_.expr(e);
-        if (x.kind == ExprKind::Load)
-            for (const Stmt* s : stores_of(b))
-                if (m_.equations[s->equation].lhs == x.ref) return true;
-        for (ExprId a : x.args)
-            if (refers(a, b)) return true;
-        return false;
-    }
-    std::vector<const Stmt*> stores_of(BufferId b) const {
-        std::vector<const Stmt*> r;
-        collect_stores(nest_.body, b, r);
-        return r;
-    }
-    void collect_stores(const std::vector<Stmt>& body, BufferId b, std::vector<const Stmt*>& r) const {
-        for (const Stmt& s : body) {
-            if (s.kind == StmtKind::Store && s.a == b) r.push_back(&s);
-            collect_stores(s.body, b, r);
-        }
-    }
-
     void store(const Stmt& s) {
         const Equation& q = m_.equations[s.equation];
         if (has(local_, q.lhs)) return;  // a buffer of this nest
@@ -347,6 +191,7 @@ protected:
         }
         auto it = places_.find(s.a);
         const bool lanes = block_ != kNone && varies(q);
+        if (it != places_.end() && !it->second.queue.empty()) return pass_on(q, it->second);
         if (it == places_.end() || it->second.scalar || it->second.global ||
             !lanes) {  // a scalar, or one lane after the other
             const ExprId e = p_.buffers[s.a].value;
@@ -363,7 +208,7 @@ protected:
                 const std::string v = it != places_.end() && it->second.scalar ? it->second.text : scalar_.value(e, l);
                 helpers_.use("Await");
                 compute_.insert(compute_.end(), l.begin(), l.end());
-                compute_.push_back("Await<HardEvent::V_S>();");
+                compute_.push_back("Await<HardEvent::V_S>();  // AllocTensor made only the vector unit wait");
                 compute_.push_back(fmt::format("{}.SetValue(0, {});", o.local, scalar_.to_memory(v, memory)));
                 compute_.push_back("Await<HardEvent::S_V>();");
             }
@@ -375,18 +220,16 @@ protected:
         const std::string from = local(pl);
         const Out o = out_tensor(q.lhs);
         const Value v{pl.kind, from, pl.dtype, -1};
-        if (pl.kind == Value::Tensor && pl.dtype == memory && (memory == DType::F32 || memory == DType::I32)) {
+        if (pl.kind == Value::Tensor && pl.dtype == memory && (padded_ || pl.full)) {
+            if (!padded_) helpers_.use("RoundUp");
+            compute_.push_back(fmt::format("DataCopy({}, {}, {});", o.local, from,
+                                           padded_ ? "lanes" : fmt::format("RoundUp(count, {})", 32 / size_of(memory))));
+        } else if (pl.kind == Value::Tensor && pl.dtype == memory && (memory == DType::F32 || memory == DType::I32)) {
             compute_.push_back(fmt::format("Muls({}, {}, {}, {});", o.local, from, memory == DType::F32 ? "1.0f" : "1",
                                            vector_.count));
         } else if (pl.kind == Value::Tensor && pl.dtype == memory) {  // moved as it is
-            helpers_.use("RoundUp");
-            const std::string n = fmt::format("RoundUp(count, {})", 32 / size_of(memory));
-            if (padded_) {
-                compute_.push_back(fmt::format("DataCopy({}, {}, lanes);", o.local, from));
-            } else {
-                lane_loop(o.local, memory, "a copy within the unified buffer",
-                          [&](Lines&) { return scalar_.from_memory(from + ".GetValue(lane)", memory); });
-            }
+            lane_loop(o.local, memory, "a copy within the unified buffer",
+                      [&](Lines&) { return scalar_.from_memory(from + ".GetValue(lane)", memory); });
         } else if (pl.kind == Value::Tensor && !is_float(pl.dtype) && pl.dtype != memory) {
             lane_loop(o.local, memory, "",
                       [&](Lines&) { return scalar_.from_memory(from + ".GetValue(lane)", pl.dtype); });

@@ -1,6 +1,8 @@
 // add: a + b; integers wrap.
 //
-// Global memory: reads 4 * sizeI0 * sizeI1 + 4 * sizeI1 bytes and writes 4 * sizeI0 * sizeI1 at least.
+//     y[i0,i1] = a[i0,i1] + b[i1]
+//
+// Global memory, in bytes: reads a (4 * sizeI0 * sizeI1), b (4 * sizeI1); writes y (4 * sizeI0 * sizeI1).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
 // add: tiles of up to 4096 elements take 98304 of 188416 bytes of unified buffer: inQueueA 2 x 16384, inQueueB 2 x
 //   16384, outQueueY 2 x 16384.
@@ -27,7 +29,7 @@ inline AddTiling MakeAddTiling(int64_t sizeI0, int64_t sizeI1, int64_t cores, in
     const int64_t extent = sizeI1;
     // Tiles as large as fit, but enough of them for all cores.
     const int64_t rows = sizeI0;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
+    int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
@@ -93,8 +95,7 @@ private:
     {
         const int64_t tilesInRow = (tiling.sizeI1 + tiling.tileLength - 1) / tiling.tileLength;
         i1 = (task % tilesInRow) * tiling.tileLength;
-        int64_t rest = task / tilesInRow;
-        i0 = rest;
+        i0 = task / tilesInRow;
         count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeI1 - i1));
     }
 

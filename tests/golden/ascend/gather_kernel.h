@@ -1,10 +1,12 @@
 // gather: Slices of x at the given places along a dim.
 //
-// Global memory: reads 8 * sizeJ0 * sizeJ0 + 4 * HostLower(sizeB0 * xDim0, HostLower(sizeB0 * HostLower(xDim0,
-//   sizeJ0 * sizeJ0), sizeJ0 * sizeJ0 * sizeB0)) bytes and writes 4 * sizeJ0 * sizeJ0 * sizeB0 at least.
+//     y[j0,j1,b0] = x[select(at[j0,j1] < 0,at[j0,j1] + n4,at[j0,j1]),b0]
+//
+// Global memory, in bytes: reads at most x (4 * xDim0 * sizeB0), at (8 * sizeJ0 * sizeJ0); writes y (4 * sizeJ0 *
+//   sizeJ0 * sizeB0).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
-// gather: tiles of up to 4096 elements take 65568 of 188416 bytes of unified buffer: inQueueX 2 x 16384, outQueueY
-//   2 x 16384, faultBuf 32.
+// gather: tiles of up to 4096 elements take 32800 of 188416 bytes of unified buffer: copyQueueX 2 x 16384,
+//   faultBuf 32.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -31,7 +33,7 @@ inline GatherTiling MakeGatherTiling(int64_t xDim0, int64_t sizeB0, int64_t size
     const int64_t extent = sizeB0;
     // Tiles as large as fit, but enough of them for all cores.
     const int64_t rows = sizeJ0 * sizeJ0;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
+    int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
@@ -90,8 +92,7 @@ public:
         atGm.SetGlobalBuffer((__gm__ int64_t *)at, tiling.sizeJ0 * tiling.sizeJ0);
         yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeJ0 * tiling.sizeJ0 * tiling.sizeB0);
         faultGm.SetGlobalBuffer((__gm__ int32_t *)faults, GetBlockNum());
-        pipe->InitBuffer(inQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(copyQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(faultBuf, 32);
     }
 
@@ -103,7 +104,6 @@ public:
         for (int64_t task = first; task < last; ++task) {
             Locate(task);
             CopyIn();
-            Compute();
             CopyOut();
         }
         ReportFault();
@@ -117,34 +117,24 @@ private:
         b0 = (task % tilesInRow) * tiling.tileLength;
         int64_t rest = task / tilesInRow;
         j1 = rest % tiling.sizeJ0;
-        rest /= tiling.sizeJ0;
-        j0 = rest;
+        j0 = rest / tiling.sizeJ0;
         count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeB0 - b0));
     }
 
     __aicore__ inline void CopyIn()
     {
-        LocalTensor<float> xLocal = inQueueX.AllocTensor<float>();
-        LoadTile(xLocal, xGm[(Checked(atGm.GetValue(j0 * tiling.sizeJ0 + j1) < 0
-                ? WrapAdd<int64_t>(atGm.GetValue(j0 * tiling.sizeJ0 + j1), tiling.xDim0)
-                : atGm.GetValue(j0 * tiling.sizeJ0 + j1), tiling.xDim0)) * tiling.sizeB0 + b0], count);
-        inQueueX.EnQue(xLocal);
-    }
-
-    __aicore__ inline void Compute()
-    {
-        LocalTensor<float> xLocal = inQueueX.DeQue<float>();
-        LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
-        Muls(yLocal, xLocal, 1.0f, count);
-        inQueueX.FreeTensor(xLocal);
-        outQueueY.EnQue(yLocal);
+        LocalTensor<float> xLocal = copyQueueX.AllocTensor<float>();
+        const int64_t atValue = atGm.GetValue(j0 * tiling.sizeJ0 + j1);
+        LoadTile(xLocal, xGm[Checked(atValue < 0 ? WrapAdd<int64_t>(atValue, tiling.xDim0) : atValue, tiling.xDim0)
+                * tiling.sizeB0 + b0], count);
+        copyQueueX.EnQue(xLocal);
     }
 
     __aicore__ inline void CopyOut()
     {
-        LocalTensor<float> yLocal = outQueueY.DeQue<float>();
-        StoreTile(yGm[(j0 * tiling.sizeJ0 + j1) * tiling.sizeB0 + b0], yLocal, count);
-        outQueueY.FreeTensor(yLocal);
+        LocalTensor<float> xLocal = copyQueueX.DeQue<float>();
+        StoreTile(yGm[(j0 * tiling.sizeJ0 + j1) * tiling.sizeB0 + b0], xLocal, count);
+        copyQueueX.FreeTensor(xLocal);
     }
 
     // An index that is data. Outside its dimension it is a fault, and place 0 stands in for it.
@@ -170,8 +160,7 @@ private:
     GlobalTensor<int64_t> atGm;
     GlobalTensor<float> yGm;
     GlobalTensor<int32_t> faultGm;
-    TQue<TPosition::VECIN, 1> inQueueX;
-    TQue<TPosition::VECOUT, 1> outQueueY;
+    TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> copyQueueX;
     TBuf<TPosition::VECCALC> faultBuf;
     int64_t j0 = 0;
     int64_t j1 = 0;

@@ -1,11 +1,15 @@
 // layer_norm: Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the mean and 1/deviation.
 //
-// Global memory: reads 4 * sizeA0 * sizeR0 + 8 * sizeR0 bytes and writes 4 * sizeA0 * sizeR0 + 8 * sizeA0 at
-//   least.
+//     centre[a0] = sum[r0](x[a0,r0]) / cast(n5, f32)
+//     inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(n5, f32) + 9.999999747378752e-06)
+//     y[a0,r0] = (x[a0,r0] - centre[a0]) * inv_std[a0] * scale[r0] + bias[r0]
+//
+// Global memory, in bytes: reads x (4 * sizeA0 * sizeR0), scale (4 * sizeR0), bias (4 * sizeR0); writes y (4 *
+//   sizeA0 * sizeR0), centre (4 * sizeA0), invStd (4 * sizeA0).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
-// layer_norm: tiles of up to 4608 elements take 185120 of 188416 bytes of unified buffer: inQueueX 2 x 18432,
-//   outQueueCentre 2 x 32, outQueueInvStd 2 x 32, inQueueScale 2 x 18432, inQueueBias 2 x 18432, outQueueY 2 x
-//   18432, tmpBuf0 18432, tmpBuf1 18432, foldedBuf 32, workBuf 640.
+// layer_norm: tiles of up to 5760 elements take 185264 of 188416 bytes of unified buffer: inQueueX 2 x 23040,
+//   outQueueCentre 2 x 32, outQueueInvStd 2 x 32, outQueueY 2 x 23040, scaleBuf 23040, biasBuf 23040, tmpBuf0 23040,
+//   tmpBuf1 23040, foldedBuf 32, workBuf 784.
 // layer_norm_long_rows: tiles of up to 4096 elements take 180960 of 188416 bytes of unified buffer: inQueueX 2 x
 //   16384, outQueueCentre 2 x 32, outQueueInvStd 2 x 32, inQueueScale 2 x 16384, inQueueBias 2 x 16384, outQueueY 2
 //   x 16384, sumBuf 16384, sumBuf1 16384, tmpBuf0 16384, foldedBuf 32, workBuf 576.
@@ -107,17 +111,19 @@ public:
         pipe->InitBuffer(inQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueCentre, BUFFER_NUM, 32);
         pipe->InitBuffer(outQueueInvStd, BUFFER_NUM, 32);
-        pipe->InitBuffer(inQueueScale, BUFFER_NUM, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(inQueueBias, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(scaleBuf, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(biasBuf, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf0, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf1, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(foldedBuf, 32);
         pipe->InitBuffer(workBuf, tiling.tileLength / 16 + 32);  // a float for each 256 bytes folded
+        count = static_cast<uint32_t>(tiling.sizeR0);
     }
 
     __aicore__ inline void Process()
     {
+        CopyInOnce();
         // Consecutive tasks for each core; the last core may have fewer.
         const int64_t first = GetBlockIdx() * tiling.tasksPerCore;
         const int64_t last = Lower<int64_t>(first + tiling.tasksPerCore, tiling.tasks);
@@ -134,7 +140,14 @@ private:
     __aicore__ inline void Locate(int64_t task)
     {
         a0 = task;
-        count = static_cast<uint32_t>(tiling.sizeR0);
+    }
+
+    // What every task reads.
+    __aicore__ inline void CopyInOnce()
+    {
+        LoadTile(scaleBuf.Get<float>(), scaleGm[0], count);
+        LoadTile(biasBuf.Get<float>(), biasGm[0], count);
+        Await<HardEvent::MTE2_V>();
     }
 
     __aicore__ inline void CopyIn()
@@ -142,12 +155,6 @@ private:
         LocalTensor<float> xLocal = inQueueX.AllocTensor<float>();
         LoadTile(xLocal, xGm[a0 * tiling.sizeR0], count);
         inQueueX.EnQue(xLocal);
-        LocalTensor<float> scaleLocal = inQueueScale.AllocTensor<float>();
-        LoadTile(scaleLocal, scaleGm[0], count);
-        inQueueScale.EnQue(scaleLocal);
-        LocalTensor<float> biasLocal = inQueueBias.AllocTensor<float>();
-        LoadTile(biasLocal, biasGm[0], count);
-        inQueueBias.EnQue(biasLocal);
     }
 
     __aicore__ inline void Compute()
@@ -157,36 +164,33 @@ private:
         ReduceSum(folded, xLocal, workBuf.Get<float>(), count);
         Await<HardEvent::V_S>();
         const float sum = folded.GetValue(0);
-        const float centre1 = sum / static_cast<float>(tiling.sizeR0);
+        const float centreValue = sum / static_cast<float>(tiling.sizeR0);
         LocalTensor<float> centreLocal = outQueueCentre.AllocTensor<float>();
-        Await<HardEvent::V_S>();
-        centreLocal.SetValue(0, centre1);
+        Await<HardEvent::V_S>();  // AllocTensor made only the vector unit wait
+        centreLocal.SetValue(0, centreValue);
         Await<HardEvent::S_V>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
-        Adds(tmp0, xLocal, -centre1, count);
+        Adds(tmp0, xLocal, -centreValue, count);
         Mul(tmp0, tmp0, tmp0, count);
-        LocalTensor<float> folded1 = foldedBuf.Get<float>();
-        ReduceSum(folded1, tmp0, workBuf.Get<float>(), count);
+        ReduceSum(folded, tmp0, workBuf.Get<float>(), count);
         Await<HardEvent::V_S>();
-        const float sum1 = folded1.GetValue(0);
-        const float invStd1 = 1.0f / sqrt(sum1 / static_cast<float>(tiling.sizeR0) + 1e-05f);
+        const float sum1 = folded.GetValue(0);
+        const float invStdValue = 1.0f / sqrt(sum1 / static_cast<float>(tiling.sizeR0) + 1e-05f);
         LocalTensor<float> invStdLocal = outQueueInvStd.AllocTensor<float>();
-        Await<HardEvent::V_S>();
-        invStdLocal.SetValue(0, invStd1);
+        Await<HardEvent::V_S>();  // AllocTensor made only the vector unit wait
+        invStdLocal.SetValue(0, invStdValue);
         Await<HardEvent::S_V>();
-        LocalTensor<float> scaleLocal = inQueueScale.DeQue<float>();
-        LocalTensor<float> biasLocal = inQueueBias.DeQue<float>();
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
+        LocalTensor<float> scaleLocal = scaleBuf.Get<float>();
+        LocalTensor<float> biasLocal = biasBuf.Get<float>();
         LocalTensor<float> tmp1 = tmpBuf1.Get<float>();
-        Adds(tmp1, xLocal, -centre1, count);
-        Muls(tmp1, tmp1, invStd1, count);
+        Adds(tmp1, xLocal, -centreValue, count);
+        Muls(tmp1, tmp1, invStdValue, count);
         Mul(tmp1, tmp1, scaleLocal, count);
         Add(yLocal, tmp1, biasLocal, count);
         inQueueX.FreeTensor(xLocal);
         outQueueCentre.EnQue(centreLocal);
         outQueueInvStd.EnQue(invStdLocal);
-        inQueueScale.FreeTensor(scaleLocal);
-        inQueueBias.FreeTensor(biasLocal);
         outQueueY.EnQue(yLocal);
     }
 
@@ -213,9 +217,9 @@ private:
     TQue<TPosition::VECIN, 1> inQueueX;
     TQue<TPosition::VECOUT, 1> outQueueCentre;
     TQue<TPosition::VECOUT, 1> outQueueInvStd;
-    TQue<TPosition::VECIN, 1> inQueueScale;
-    TQue<TPosition::VECIN, 1> inQueueBias;
     TQue<TPosition::VECOUT, 1> outQueueY;
+    TBuf<TPosition::VECCALC> scaleBuf;
+    TBuf<TPosition::VECCALC> biasBuf;
     TBuf<TPosition::VECCALC> tmpBuf0;
     TBuf<TPosition::VECCALC> tmpBuf1;
     TBuf<TPosition::VECCALC> foldedBuf, workBuf;
@@ -297,6 +301,7 @@ private:
         a0 = task;
     }
 
+    // sum begins
     __aicore__ inline void Compute1()
     {
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
@@ -310,6 +315,7 @@ private:
         inQueueX.EnQue(xLocal);
     }
 
+    // sum takes in x[a0,r0]
     __aicore__ inline void Compute2()
     {
         LocalTensor<float> xLocal = inQueueX.DeQue<float>();
@@ -318,6 +324,7 @@ private:
         inQueueX.FreeTensor(xLocal);
     }
 
+    // sum is complete; centre; sum begins
     __aicore__ inline void Compute3()
     {
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
@@ -325,10 +332,10 @@ private:
         ReduceSum(folded, sumLocal, workBuf.Get<float>(), tiling.tileLength);
         Await<HardEvent::V_S>();
         const float sum = folded.GetValue(0);
-        centre1 = sum / static_cast<float>(tiling.sizeR0);
+        centreValue = sum / static_cast<float>(tiling.sizeR0);
         LocalTensor<float> centreLocal = outQueueCentre.AllocTensor<float>();
-        Await<HardEvent::V_S>();
-        centreLocal.SetValue(0, centre1);
+        Await<HardEvent::V_S>();  // AllocTensor made only the vector unit wait
+        centreLocal.SetValue(0, centreValue);
         Await<HardEvent::S_V>();
         LocalTensor<float> sumLocal1 = sumBuf1.Get<float>();
         Duplicate(sumLocal1, 0.0f, tiling.tileLength);
@@ -349,28 +356,30 @@ private:
         inQueueX.EnQue(xLocal1);
     }
 
+    // sum takes in (x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])
     __aicore__ inline void Compute4()
     {
         LocalTensor<float> xLocal1 = inQueueX.DeQue<float>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
-        Adds(tmp0, xLocal1, -centre1, count);
+        Adds(tmp0, xLocal1, -centreValue, count);
         Mul(tmp0, tmp0, tmp0, count);
         LocalTensor<float> sumLocal1 = sumBuf1.Get<float>();
         Add(sumLocal1, sumLocal1, tmp0, count);
         inQueueX.FreeTensor(xLocal1);
     }
 
+    // sum is complete; inv_std
     __aicore__ inline void Compute5()
     {
         LocalTensor<float> sumLocal1 = sumBuf1.Get<float>();
-        LocalTensor<float> folded1 = foldedBuf.Get<float>();
-        ReduceSum(folded1, sumLocal1, workBuf.Get<float>(), tiling.tileLength);
+        LocalTensor<float> folded = foldedBuf.Get<float>();
+        ReduceSum(folded, sumLocal1, workBuf.Get<float>(), tiling.tileLength);
         Await<HardEvent::V_S>();
-        const float sum1 = folded1.GetValue(0);
-        invStd1 = 1.0f / sqrt(sum1 / static_cast<float>(tiling.sizeR0) + 1e-05f);
+        const float sum1 = folded.GetValue(0);
+        invStdValue = 1.0f / sqrt(sum1 / static_cast<float>(tiling.sizeR0) + 1e-05f);
         LocalTensor<float> invStdLocal = outQueueInvStd.AllocTensor<float>();
-        Await<HardEvent::V_S>();
-        invStdLocal.SetValue(0, invStd1);
+        Await<HardEvent::V_S>();  // AllocTensor made only the vector unit wait
+        invStdLocal.SetValue(0, invStdValue);
         Await<HardEvent::S_V>();
         outQueueInvStd.EnQue(invStdLocal);
     }
@@ -395,6 +404,7 @@ private:
         inQueueBias.EnQue(biasLocal);
     }
 
+    // y
     __aicore__ inline void Compute6()
     {
         LocalTensor<float> xLocal2 = inQueueX.DeQue<float>();
@@ -402,8 +412,8 @@ private:
         LocalTensor<float> biasLocal = inQueueBias.DeQue<float>();
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
-        Adds(tmp0, xLocal2, -centre1, count);
-        Muls(tmp0, tmp0, invStd1, count);
+        Adds(tmp0, xLocal2, -centreValue, count);
+        Muls(tmp0, tmp0, invStdValue, count);
         Mul(tmp0, tmp0, scaleLocal, count);
         Add(yLocal, tmp0, biasLocal, count);
         inQueueX.FreeTensor(xLocal2);
@@ -439,8 +449,8 @@ private:
     int64_t a0 = 0;
     int64_t r0 = 0;  // where the tile begins
     uint32_t count = 0;  // elements of the present tile
-    float centre1 = 0;
-    float invStd1 = 0;
+    float centreValue = 0;
+    float invStdValue = 0;
 };
 
 extern "C" __global__ __aicore__ void layer_norm_long_rows_kernel(GM_ADDR x, GM_ADDR scale, GM_ADDR bias,

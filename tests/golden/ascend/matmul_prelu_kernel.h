@@ -1,7 +1,10 @@
 // matmul_prelu: Linear layer without bias, then PReLU with one slope a column.
 //
-// Global memory: reads 4 * sizeN * sizeK + 4 * sizeM * sizeK + 4 * sizeN bytes and writes 4 * sizeN * sizeM at
-//   least; product passes from kernel to kernel: 4 * sizeN * sizeM bytes there and back.
+//     z[m,n] = sum[k](x[m,k] * w[n,k])
+//     y[m,n] = select(z[m,n] >= 0,z[m,n],a[n] * z[m,n])
+//
+// Global memory, in bytes: reads x (4 * sizeM * sizeK), w (4 * sizeN * sizeK), a (4 * sizeN); writes y (4 * sizeM
+//   * sizeN); product passes from kernel to kernel: 4 * sizeN * sizeM bytes there and back.
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory, and sizeM * sizeN * sizeK / (16 * 16 * 16) / 24 cores / 1.85
 //   GHz of its cubes with half factors, four times that with float ones.
 // matmul_prelu: tiles of up to 4096 elements take 115232 of 188416 bytes of unified buffer: inQueueProduct 2 x
@@ -36,7 +39,7 @@ inline MatmulPreluTiling MakeMatmulPreluTiling(int64_t sizeM, int64_t sizeK, int
     const int64_t extent = sizeN;
     // Tiles as large as fit, but enough of them for all cores.
     const int64_t rows = sizeM;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
+    int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
@@ -185,8 +188,7 @@ private:
     {
         const int64_t tilesInRow = (tiling.sizeN + tiling.tileLength - 1) / tiling.tileLength;
         n = (task % tilesInRow) * tiling.tileLength;
-        int64_t rest = task / tilesInRow;
-        m = rest;
+        m = task / tilesInRow;
         count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeN - n));
         lanes = RoundUp(count, 64);
     }
@@ -226,8 +228,10 @@ private:
     }
 
     MatmulPreluTiling tiling;
-    matmul::Matmul<matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, false>, matmul::MatmulType<TPosition::GM,
-            CubeFormat::ND, float, true>, matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>> mm;
+    using FactorA = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, false>;
+    using FactorB = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float, true>;
+    using Result = matmul::MatmulType<TPosition::GM, CubeFormat::ND, float>;
+    matmul::Matmul<FactorA, FactorB, Result> mm;
     GlobalTensor<float> xGm;
     GlobalTensor<float> wGm;
     GlobalTensor<float> aGm;

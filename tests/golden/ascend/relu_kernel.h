@@ -1,6 +1,8 @@
 // relu: x where positive, else 0.
 //
-// Global memory: reads 4 * sizeI0 * sizeI1 bytes and writes 4 * sizeI0 * sizeI1 at least.
+//     y[i0,i1] = max(x[i0,i1],0)
+//
+// Global memory, in bytes: reads x (4 * sizeI0 * sizeI1); writes y (4 * sizeI0 * sizeI1).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
 // relu: tiles of up to 4096 elements take 65536 of 188416 bytes of unified buffer: inQueueX 2 x 16384, outQueueY 2
 //   x 16384.
@@ -26,12 +28,10 @@ inline ReluTiling MakeReluTiling(int64_t sizeI0, int64_t sizeI1, int64_t cores, 
     t.sizeI1 = sizeI1;
     const int64_t extent = sizeI0 * sizeI1;
     // Tiles as large as fit, but enough of them for all cores.
-    const int64_t rows = 1;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
-    tile = tile < extent ? tile : extent;
+    int64_t tile = (extent + cores - 1) / cores;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
-    t.tasks = rows * ((extent + t.tileLength - 1) / t.tileLength);
+    t.tasks = (extent + t.tileLength - 1) / t.tileLength;
     t.tasksPerCore = (t.tasks + cores - 1) / cores;
     return t;
 }

@@ -1,10 +1,15 @@
 // sobel: Edge magnitude by the Sobel filter.
 //
-// Global memory: reads 4 * sizeH * sizeW + 72 bytes and writes 4 * sizeH * sizeW at least.
+//     v[h,w] = sum[m,n](x[h + m - 1,w + n - 1] outside mirror * k[m,n])
+//     u[h,w] = sum[m,n](x[h + m - 1,w + n - 1] outside mirror * k_2[m,n])
+//     y[h,w] = sqrt((v[h,w] * v[h,w] + u[h,w] * u[h,w]) * 0.5)
+//
+// Global memory, in bytes: reads at most x (4 * sizeH * sizeW); writes y (4 * sizeH * sizeW).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
-// sobel: tiles of up to 2432 elements take 184832 of 188416 bytes of unified buffer: inQueueX 2 x 9728, inQueueX1
-//   2 x 9728, inQueueX2 2 x 9728, outQueueY 2 x 9728, xBuf 9728, xBuf1 9728, xBuf2 9728, xBuf3 9728, xBuf4 9728,
-//   xBuf5 9728, tmpBuf0 9728, tmpBuf1 9728, tmpBuf2 9728, tmpBuf3 9728, tmpBuf4 9728.
+// sobel: tiles of up to 1920 elements take 184320 of 188416 bytes of unified buffer: inQueueX 2 x 7680, inQueueX1
+//   2 x 7680, inQueueX2 2 x 7680, inQueueX3 2 x 7680, inQueueX4 2 x 7680, inQueueX5 2 x 7680, inQueueX6 2 x 7680,
+//   inQueueX7 2 x 7680, outQueueY 2 x 7680, xBuf 7680, tmpBuf0 7680, tmpBuf1 7680, tmpBuf2 7680, tmpBuf3 7680,
+//   tmpBuf4 7680.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -20,7 +25,7 @@ struct SobelTiling {
     int64_t tasksPerCore;  // the last core may have fewer
 };
 
-inline SobelTiling MakeSobelTiling(int64_t sizeH, int64_t sizeW, int64_t cores, int64_t maxTile = 2432)
+inline SobelTiling MakeSobelTiling(int64_t sizeH, int64_t sizeW, int64_t cores, int64_t maxTile = 1920)
 {
     SobelTiling t{};
     t.sizeH = sizeH;
@@ -28,7 +33,7 @@ inline SobelTiling MakeSobelTiling(int64_t sizeH, int64_t sizeW, int64_t cores, 
     const int64_t extent = sizeW;
     // Tiles as large as fit, but enough of them for all cores.
     const int64_t rows = sizeH;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
+    int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
@@ -61,6 +66,11 @@ __aicore__ inline int64_t Mirror(int64_t i, int64_t n)
     return m < period - 1 - m ? m : period - 1 - m;
 }
 
+__aicore__ inline uint32_t RoundUp(uint32_t n, uint32_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
 // `count` elements from global memory in one burst, which need not be whole 32 bytes.
 template <typename T>
 __aicore__ inline void LoadTile(const LocalTensor<T> &dst, const GlobalTensor<T> &src, uint32_t count)
@@ -68,6 +78,56 @@ __aicore__ inline void LoadTile(const LocalTensor<T> &dst, const GlobalTensor<T>
     const DataCopyExtParams copyParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0};
     const DataCopyPadExtParams<T> padParams{false, 0, 0, T()};
     DataCopyPad(dst, src, copyParams, padParams);
+}
+
+struct Lanes {
+    uint32_t begin, end;
+};
+
+// Which of `count` lanes, the first of which is element `start`, lie in a row of `size` elements.
+__aicore__ inline Lanes LanesInside(int64_t start, int64_t size, uint32_t count)
+{
+    const int64_t begin = start < 0 ? Lower<int64_t>(-start, count) : 0;
+    const int64_t end = Lower<int64_t>(size - start, count);
+    return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end > begin ? end : begin)};
+}
+
+// `count` elements of a row of `size`, from `start` on, which may lie before it. Elements beyond its ends are `outside`:
+// DataCopyPad pads up to whole 32 bytes, and whole blocks are filled.
+template <typename T>
+__aicore__ inline void LoadWindow(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                                  uint32_t count, T outside)
+{
+    constexpr uint32_t block = 32 / sizeof(T);
+    const Lanes inside = LanesInside(start, size, count);
+    const uint32_t first = inside.begin / block * block;
+    const uint32_t last = inside.begin < inside.end ? RoundUp(inside.end, block) : first;
+    if (first < last) {
+        const DataCopyExtParams copyParams{1, static_cast<uint32_t>((inside.end - inside.begin) * sizeof(T)), 0, 0, 0};
+        const DataCopyPadExtParams<T> padParams{true, static_cast<uint8_t>(inside.begin - first),
+                                                static_cast<uint8_t>(last - inside.end), outside};
+        DataCopyPad(dst[first], row[start + inside.begin], copyParams, padParams);
+    }
+    if (first > 0) {
+        Duplicate(dst, outside, static_cast<int32_t>(first));
+    }
+    if (last < count) {
+        Duplicate(dst[last], outside, static_cast<int32_t>(RoundUp(count, block) - last));
+    }
+}
+
+// Fetches the lanes that lie beyond the ends of a row: what lies as far on this side of the edge.
+template <typename T>
+__aicore__ inline void MirrorEdges(const LocalTensor<T> &dst, const GlobalTensor<T> &row, int64_t start, int64_t size,
+                               uint32_t count)
+{
+    const Lanes inside = LanesInside(start, size, count);
+    for (uint32_t lane = 0; lane < inside.begin; ++lane) {
+        dst.SetValue(lane, row.GetValue(Mirror(start + lane, size)));
+    }
+    for (uint32_t lane = inside.end; lane < count; ++lane) {
+        dst.SetValue(lane, row.GetValue(Mirror(start + lane, size)));
+    }
 }
 
 // `count` elements to global memory in one burst; no byte beyond them is written.
@@ -99,13 +159,13 @@ public:
         pipe->InitBuffer(inQueueX, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(inQueueX1, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(inQueueX2, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(inQueueX3, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(inQueueX4, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(inQueueX5, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(inQueueX6, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(inQueueX7, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(xBuf, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(xBuf1, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(xBuf2, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(xBuf3, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(xBuf4, tiling.tileLength * sizeof(float));
-        pipe->InitBuffer(xBuf5, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf0, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf1, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf2, tiling.tileLength * sizeof(float));
@@ -131,23 +191,37 @@ private:
     __aicore__ inline void Locate(int64_t task)
     {
         const int64_t tilesInRow = (tiling.sizeW + tiling.tileLength - 1) / tiling.tileLength;
-        w2 = (task % tilesInRow) * tiling.tileLength;
-        int64_t rest = task / tilesInRow;
-        h2 = rest;
-        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeW - w2));
+        w = (task % tilesInRow) * tiling.tileLength;
+        h = task / tilesInRow;
+        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeW - w));
     }
 
     __aicore__ inline void CopyIn()
     {
         LocalTensor<float> xLocal = inQueueX.AllocTensor<float>();
-        LoadTile(xLocal, xGm[(Mirror(h2 - 1, tiling.sizeH)) * tiling.sizeW + w2], count);
+        LoadWindow(xLocal, xGm[Mirror(h - 1, tiling.sizeH) * tiling.sizeW], w - 1, tiling.sizeW, count, 0.0f);
         inQueueX.EnQue(xLocal);
         LocalTensor<float> xLocal1 = inQueueX1.AllocTensor<float>();
-        LoadTile(xLocal1, xGm[h2 * tiling.sizeW + w2], count);
+        LoadTile(xLocal1, xGm[Mirror(h - 1, tiling.sizeH) * tiling.sizeW + w], count);
         inQueueX1.EnQue(xLocal1);
         LocalTensor<float> xLocal2 = inQueueX2.AllocTensor<float>();
-        LoadTile(xLocal2, xGm[(Mirror(h2 + 1, tiling.sizeH)) * tiling.sizeW + w2], count);
+        LoadWindow(xLocal2, xGm[Mirror(h - 1, tiling.sizeH) * tiling.sizeW], w + 1, tiling.sizeW, count, 0.0f);
         inQueueX2.EnQue(xLocal2);
+        LocalTensor<float> xLocal3 = inQueueX3.AllocTensor<float>();
+        LoadWindow(xLocal3, xGm[h * tiling.sizeW], w - 1, tiling.sizeW, count, 0.0f);
+        inQueueX3.EnQue(xLocal3);
+        LocalTensor<float> xLocal4 = inQueueX4.AllocTensor<float>();
+        LoadTile(xLocal4, xGm[h * tiling.sizeW + w], count);
+        inQueueX4.EnQue(xLocal4);
+        LocalTensor<float> xLocal5 = inQueueX5.AllocTensor<float>();
+        LoadWindow(xLocal5, xGm[h * tiling.sizeW], w + 1, tiling.sizeW, count, 0.0f);
+        inQueueX5.EnQue(xLocal5);
+        LocalTensor<float> xLocal6 = inQueueX6.AllocTensor<float>();
+        LoadWindow(xLocal6, xGm[Mirror(h + 1, tiling.sizeH) * tiling.sizeW], w - 1, tiling.sizeW, count, 0.0f);
+        inQueueX6.EnQue(xLocal6);
+        LocalTensor<float> xLocal7 = inQueueX7.AllocTensor<float>();
+        LoadTile(xLocal7, xGm[Mirror(h + 1, tiling.sizeH) * tiling.sizeW + w], count);
+        inQueueX7.EnQue(xLocal7);
     }
 
     __aicore__ inline void Compute()
@@ -155,82 +229,59 @@ private:
         LocalTensor<float> xLocal = inQueueX.DeQue<float>();
         LocalTensor<float> xLocal1 = inQueueX1.DeQue<float>();
         LocalTensor<float> xLocal2 = inQueueX2.DeQue<float>();
+        LocalTensor<float> xLocal3 = inQueueX3.DeQue<float>();
+        LocalTensor<float> xLocal4 = inQueueX4.DeQue<float>();
+        LocalTensor<float> xLocal5 = inQueueX5.DeQue<float>();
+        LocalTensor<float> xLocal6 = inQueueX6.DeQue<float>();
+        LocalTensor<float> xLocal7 = inQueueX7.DeQue<float>();
+        LocalTensor<float> xLocal8 = xBuf.Get<float>();
+        Await<HardEvent::V_MTE2>();  // eight tensors of the queues' position are held already
+        LoadWindow(xLocal8, xGm[Mirror(h + 1, tiling.sizeH) * tiling.sizeW], w + 1, tiling.sizeW, count, 0.0f);
+        Await<HardEvent::MTE2_V>();
+        Await<HardEvent::V_S>();
+        MirrorEdges(xLocal, xGm[Mirror(h - 1, tiling.sizeH) * tiling.sizeW], w - 1, tiling.sizeW, count);
+        MirrorEdges(xLocal2, xGm[Mirror(h - 1, tiling.sizeH) * tiling.sizeW], w + 1, tiling.sizeW, count);
+        MirrorEdges(xLocal3, xGm[h * tiling.sizeW], w - 1, tiling.sizeW, count);
+        MirrorEdges(xLocal5, xGm[h * tiling.sizeW], w + 1, tiling.sizeW, count);
+        MirrorEdges(xLocal6, xGm[Mirror(h + 1, tiling.sizeH) * tiling.sizeW], w - 1, tiling.sizeW, count);
+        MirrorEdges(xLocal8, xGm[Mirror(h + 1, tiling.sizeH) * tiling.sizeW], w + 1, tiling.sizeW, count);
+        Await<HardEvent::S_V>();
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
-        LocalTensor<float> xLocal3 = xBuf.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal3.SetValue(lane, xGm.GetValue((Mirror(h2 - 1, tiling.sizeH)) * tiling.sizeW + Mirror(w2 + lane - 1,
-                    tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
-        LocalTensor<float> xLocal4 = xBuf1.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal4.SetValue(lane, xGm.GetValue((Mirror(h2 - 1, tiling.sizeH)) * tiling.sizeW + Mirror(w2 + lane + 1,
-                    tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
-        LocalTensor<float> xLocal5 = xBuf2.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal5.SetValue(lane, xGm.GetValue(h2 * tiling.sizeW + Mirror(w2 + lane - 1, tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
-        LocalTensor<float> xLocal6 = xBuf3.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal6.SetValue(lane, xGm.GetValue(h2 * tiling.sizeW + Mirror(w2 + lane + 1, tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
-        LocalTensor<float> xLocal7 = xBuf4.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal7.SetValue(lane, xGm.GetValue((Mirror(h2 + 1, tiling.sizeH)) * tiling.sizeW + Mirror(w2 + lane - 1,
-                    tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
-        LocalTensor<float> xLocal8 = xBuf5.Get<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            xLocal8.SetValue(lane, xGm.GetValue((Mirror(h2 + 1, tiling.sizeH)) * tiling.sizeW + Mirror(w2 + lane + 1,
-                    tiling.sizeW)));
-        }
-        Await<HardEvent::S_V>();
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
-        Muls(tmp0, xLocal3, -0.25f, count);
+        Muls(tmp0, xLocal, -0.25f, count);
         LocalTensor<float> tmp1 = tmpBuf1.Get<float>();
-        Muls(tmp1, xLocal, -0.5f, count);
+        Muls(tmp1, xLocal1, -0.5f, count);
         Add(tmp1, tmp0, tmp1, count);
         LocalTensor<float> tmp2 = tmpBuf2.Get<float>();
-        Muls(tmp2, xLocal4, -0.25f, count);
+        Muls(tmp2, xLocal2, -0.25f, count);
         Add(tmp1, tmp1, tmp2, count);
-        Muls(tmp2, xLocal5, 0.0f, count);
+        Muls(tmp2, xLocal3, 0.0f, count);
         Add(tmp1, tmp1, tmp2, count);
-        Muls(tmp2, xLocal1, 0.0f, count);
+        Muls(tmp2, xLocal4, 0.0f, count);
         Add(tmp1, tmp1, tmp2, count);
         LocalTensor<float> tmp3 = tmpBuf3.Get<float>();
-        Muls(tmp3, xLocal6, 0.0f, count);
+        Muls(tmp3, xLocal5, 0.0f, count);
         Add(tmp1, tmp1, tmp3, count);
-        Muls(tmp3, xLocal7, 0.25f, count);
+        Muls(tmp3, xLocal6, 0.25f, count);
         Add(tmp1, tmp1, tmp3, count);
-        Muls(tmp3, xLocal2, 0.5f, count);
+        Muls(tmp3, xLocal7, 0.5f, count);
         Add(tmp1, tmp1, tmp3, count);
         Muls(tmp3, xLocal8, 0.25f, count);
         Add(tmp1, tmp1, tmp3, count);
         Mul(tmp1, tmp1, tmp1, count);
         LocalTensor<float> tmp4 = tmpBuf4.Get<float>();
-        Muls(tmp4, xLocal, 0.0f, count);
+        Muls(tmp4, xLocal1, 0.0f, count);
         Add(tmp0, tmp0, tmp4, count);
-        Muls(tmp4, xLocal4, 0.25f, count);
+        Muls(tmp4, xLocal2, 0.25f, count);
         Add(tmp0, tmp0, tmp4, count);
-        Muls(tmp4, xLocal5, -0.5f, count);
+        Muls(tmp4, xLocal3, -0.5f, count);
         Add(tmp0, tmp0, tmp4, count);
         Add(tmp0, tmp0, tmp2, count);
-        Muls(tmp2, xLocal6, 0.5f, count);
+        Muls(tmp2, xLocal5, 0.5f, count);
         Add(tmp0, tmp0, tmp2, count);
-        Muls(tmp2, xLocal7, -0.25f, count);
+        Muls(tmp2, xLocal6, -0.25f, count);
         Add(tmp0, tmp0, tmp2, count);
-        Muls(tmp2, xLocal2, 0.0f, count);
+        Muls(tmp2, xLocal7, 0.0f, count);
         Add(tmp0, tmp0, tmp2, count);
         Add(tmp0, tmp0, tmp3, count);
         Mul(tmp0, tmp0, tmp0, count);
@@ -240,13 +291,18 @@ private:
         inQueueX.FreeTensor(xLocal);
         inQueueX1.FreeTensor(xLocal1);
         inQueueX2.FreeTensor(xLocal2);
+        inQueueX3.FreeTensor(xLocal3);
+        inQueueX4.FreeTensor(xLocal4);
+        inQueueX5.FreeTensor(xLocal5);
+        inQueueX6.FreeTensor(xLocal6);
+        inQueueX7.FreeTensor(xLocal7);
         outQueueY.EnQue(yLocal);
     }
 
     __aicore__ inline void CopyOut()
     {
         LocalTensor<float> yLocal = outQueueY.DeQue<float>();
-        StoreTile(yGm[h2 * tiling.sizeW + w2], yLocal, count);
+        StoreTile(yGm[h * tiling.sizeW + w], yLocal, count);
         outQueueY.FreeTensor(yLocal);
     }
 
@@ -256,20 +312,20 @@ private:
     TQue<TPosition::VECIN, 1> inQueueX;
     TQue<TPosition::VECIN, 1> inQueueX1;
     TQue<TPosition::VECIN, 1> inQueueX2;
+    TQue<TPosition::VECIN, 1> inQueueX3;
+    TQue<TPosition::VECIN, 1> inQueueX4;
+    TQue<TPosition::VECIN, 1> inQueueX5;
+    TQue<TPosition::VECIN, 1> inQueueX6;
+    TQue<TPosition::VECIN, 1> inQueueX7;
     TQue<TPosition::VECOUT, 1> outQueueY;
     TBuf<TPosition::VECCALC> xBuf;
-    TBuf<TPosition::VECCALC> xBuf1;
-    TBuf<TPosition::VECCALC> xBuf2;
-    TBuf<TPosition::VECCALC> xBuf3;
-    TBuf<TPosition::VECCALC> xBuf4;
-    TBuf<TPosition::VECCALC> xBuf5;
     TBuf<TPosition::VECCALC> tmpBuf0;
     TBuf<TPosition::VECCALC> tmpBuf1;
     TBuf<TPosition::VECCALC> tmpBuf2;
     TBuf<TPosition::VECCALC> tmpBuf3;
     TBuf<TPosition::VECCALC> tmpBuf4;
-    int64_t h2 = 0;
-    int64_t w2 = 0;  // where the tile begins
+    int64_t h = 0;
+    int64_t w = 0;  // where the tile begins
     uint32_t count = 0;  // elements of the present tile
 };
 

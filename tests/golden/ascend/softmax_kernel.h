@@ -1,6 +1,11 @@
 // softmax: exp(x) over its sum along `axes`, shifted by the maximum so that nothing overflows.
 //
-// Global memory: reads 4 * sizeO0 * sizeR0 bytes and writes 4 * sizeO0 * sizeR0 at least.
+//     m[o0] = max[r0](x[o0,r0])
+//     e[o0,r0] = exp(x[o0,r0] - m[o0])
+//     s[o0] = sum[r0](e[o0,r0])
+//     y[o0,r0] = e[o0,r0] / s[o0]
+//
+// Global memory, in bytes: reads x (4 * sizeO0 * sizeR0); writes y (4 * sizeO0 * sizeR0).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
 // softmax: tiles of up to 9216 elements take 185568 of 188416 bytes of unified buffer: inQueueX 2 x 36864,
 //   outQueueY 2 x 36864, tmpBuf0 36864, foldedBuf 32, workBuf 1216.
@@ -101,6 +106,7 @@ public:
         pipe->InitBuffer(tmpBuf0, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(foldedBuf, 32);
         pipe->InitBuffer(workBuf, tiling.tileLength / 16 + 32);  // a float for each 256 bytes folded
+        count = static_cast<uint32_t>(tiling.sizeR0);
     }
 
     __aicore__ inline void Process()
@@ -121,7 +127,6 @@ private:
     __aicore__ inline void Locate(int64_t task)
     {
         o0 = task;
-        count = static_cast<uint32_t>(tiling.sizeR0);
     }
 
     __aicore__ inline void CopyIn()
@@ -141,10 +146,9 @@ private:
         LocalTensor<float> tmp0 = tmpBuf0.Get<float>();
         Adds(tmp0, xLocal, -max, count);
         Exp(tmp0, tmp0, count);
-        LocalTensor<float> folded1 = foldedBuf.Get<float>();
-        ReduceSum(folded1, tmp0, workBuf.Get<float>(), count);
+        ReduceSum(folded, tmp0, workBuf.Get<float>(), count);
         Await<HardEvent::V_S>();
-        const float sum = folded1.GetValue(0);
+        const float sum = folded.GetValue(0);
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
         Duplicate(yLocal, sum, count);
         Div(yLocal, tmp0, yLocal, count);
@@ -232,6 +236,7 @@ private:
         o0 = task;
     }
 
+    // max begins
     __aicore__ inline void Compute1()
     {
         LocalTensor<float> maxLocal = maxBuf.Get<float>();
@@ -245,6 +250,7 @@ private:
         inQueueX.EnQue(xLocal);
     }
 
+    // max takes in x[o0,r0]
     __aicore__ inline void Compute2()
     {
         LocalTensor<float> xLocal = inQueueX.DeQue<float>();
@@ -253,6 +259,7 @@ private:
         inQueueX.FreeTensor(xLocal);
     }
 
+    // max is complete; sum begins
     __aicore__ inline void Compute3()
     {
         LocalTensor<float> maxLocal = maxBuf.Get<float>();
@@ -271,6 +278,7 @@ private:
         inQueueX.EnQue(xLocal1);
     }
 
+    // sum takes in exp(x[o0,r0] - m[o0])
     __aicore__ inline void Compute4()
     {
         LocalTensor<float> xLocal1 = inQueueX.DeQue<float>();
@@ -282,13 +290,14 @@ private:
         inQueueX.FreeTensor(xLocal1);
     }
 
+    // sum is complete
     __aicore__ inline void Compute5()
     {
         LocalTensor<float> sumLocal = sumBuf.Get<float>();
-        LocalTensor<float> folded1 = foldedBuf.Get<float>();
-        ReduceSum(folded1, sumLocal, workBuf.Get<float>(), tiling.tileLength);
+        LocalTensor<float> folded = foldedBuf.Get<float>();
+        ReduceSum(folded, sumLocal, workBuf.Get<float>(), tiling.tileLength);
         Await<HardEvent::V_S>();
-        sum = folded1.GetValue(0);
+        sum = folded.GetValue(0);
     }
 
     __aicore__ inline void CopyIn3()
@@ -298,6 +307,7 @@ private:
         inQueueX.EnQue(xLocal2);
     }
 
+    // y
     __aicore__ inline void Compute6()
     {
         LocalTensor<float> xLocal2 = inQueueX.DeQue<float>();

@@ -1,6 +1,8 @@
 // transpose: Dims in another order: dim d of the result is dim perm[d] of x.
 //
-// Global memory: reads 4 * sizeI0 * sizeI1 * sizeI2 bytes and writes 4 * sizeI0 * sizeI1 * sizeI2 at least.
+//     y[i2,i0,i1] = x[i0,i1,i2]
+//
+// Global memory, in bytes: reads x (4 * sizeI0 * sizeI1 * sizeI2); writes y (4 * sizeI2 * sizeI0 * sizeI1).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
 // transpose: tiles of up to 4096 elements take 32768 of 188416 bytes of unified buffer: outQueueY 2 x 16384.
 #include "kernel_operator.h"
@@ -29,7 +31,7 @@ inline TransposeTiling MakeTransposeTiling(int64_t sizeI0, int64_t sizeI1, int64
     const int64_t extent = sizeI0 * sizeI1;
     // Tiles as large as fit, but enough of them for all cores.
     const int64_t rows = sizeI2;
-    int64_t tile = rows == 0 ? 64 : (extent * rows + cores - 1) / cores;
+    int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
     t.tileLength = static_cast<uint32_t>(tile > 64 ? tile : 64);
@@ -68,8 +70,8 @@ public:
     __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, const TransposeTiling &tilingData, TPipe *pipe)
     {
         tiling = tilingData;
-        xGm.SetGlobalBuffer((__gm__ float *)x, (tiling.sizeI0 * tiling.sizeI1) * tiling.sizeI2);
-        yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeI2 * (tiling.sizeI0 * tiling.sizeI1));
+        xGm.SetGlobalBuffer((__gm__ float *)x, tiling.sizeI0 * tiling.sizeI1 * tiling.sizeI2);
+        yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeI2 * tiling.sizeI0 * tiling.sizeI1);
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
     }
 
@@ -91,8 +93,7 @@ private:
     {
         const int64_t tilesInRow = (tiling.sizeI0 * tiling.sizeI1 + tiling.tileLength - 1) / tiling.tileLength;
         i0i1 = (task % tilesInRow) * tiling.tileLength;
-        int64_t rest = task / tilesInRow;
-        i2 = rest;
+        i2 = task / tilesInRow;
         count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeI0 * tiling.sizeI1 - i0i1));
     }
 
