@@ -63,9 +63,12 @@ struct Prepared {
     std::vector<Tensor> arguments;
     std::shared_ptr<void> keep;
 };
-Result<Prepared> prepare(const Flags& f, const std::shared_ptr<runtime::ThreadPool>& pool, std::vector<std::string>& notes) {
+Result<Prepared> prepare(const Flags& f, const target::Target* target, const std::shared_ptr<runtime::ThreadPool>& pool,
+                         std::vector<std::string>& notes) {
     CompileOptions options = f.execution.options();
     options.tuned = false;
+    // What runs on a device is fused for it, and tuned as it will run there.
+    if (target && target->device().ok() && *target->device()) options.execution.target = target;
     Prepared r;
     if (is_model(f.target)) {
         OPW_TRY(auto model, Model::load(f.target, options, pool));
@@ -106,7 +109,7 @@ void run(const Flags& f, Context& c) {
     }
     auto pool = f.execution.pool();
     std::vector<std::string> notes;
-    const auto ready = prepare(f, pool, notes);
+    const auto ready = prepare(f, on.execution.target, pool, notes);
     if (!ready.ok()) return fail(c, ready.error(), f.json);
     const auto machine = explain::measure_machine(*pool);
     if (!machine.ok()) return fail(c, machine.error(), f.json);

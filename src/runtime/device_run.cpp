@@ -240,7 +240,8 @@ Status DeviceRunner::check_faults(Session& s) {
     for (size_t i = 0; i < s.codes.size(); ++i) {
         if (s.codes[i] == 0) continue;
         const Plan::Launch& l = s.plan->launches[i];
-        const auto& messages = device_kernel(*l.kernel)->faults();
+        const std::span<const int64_t> symbols(s.plan->arguments.data() + l.symbols, l.symbol_count);
+        const auto& messages = device_kernel(*l.kernel, symbols)->faults();
         const size_t code = static_cast<size_t>(s.codes[i]) - 1;
         return in_operator(
             Diagnostic(code < messages.size() ? messages[code] + "." : "A kernel reports a fault of no known meaning.",

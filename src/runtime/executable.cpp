@@ -43,7 +43,7 @@ std::vector<std::string> symbols_of(const graph::Graph& g) {
 }
 
 std::vector<Result<target::cpu::KernelRef>> compile(std::span<const target::cpu::Request> requests, const ExecutableOptions& o) {
-    if (o.target) return target_kernels(requests, *o.target, {.schedule = o.cpu.schedule});
+    if (o.target) return target_kernels(requests, *o.target, {.schedule = o.cpu.schedule}, o.cpu.tuned.get());
     if (o.engine == Engine::Cpu) return target::cpu::compile(requests, o.cpu);
     std::vector<Result<target::cpu::KernelRef>> r;
     for (const auto& q : requests) r.emplace_back(reference_kernel(*q.program));

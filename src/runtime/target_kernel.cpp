@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -9,6 +10,8 @@
 #include <thread>
 
 #include "runtime/thread_pool.h"
+#include "target/cpu/plan.h"
+#include "target/cpu/variants.h"
 
 namespace opwright::runtime {
 namespace {
@@ -97,7 +100,7 @@ Result<KernelRef> build(const math::Program& p, const target::Target& t, const t
     OPW_TRY(target::device::Device * device, t.device());
     if (device) {
         OPW_CHECK(device->enter());
-        OPW_TRY(auto kernel, device->build(p));
+        OPW_TRY(auto kernel, device->build(p, o.schedule, o.portable));
         return KernelRef(std::make_shared<TargetKernel>(p, t, o, nullptr, std::move(kernel)));
     }
     OPW_TRY(auto kernel, t.build(p, o));
@@ -105,13 +108,47 @@ Result<KernelRef> build(const math::Program& p, const target::Target& t, const t
 }
 }  // namespace
 
+namespace {
+// A program under the schedules that won for it: the untuned one serves all sizes that were not measured. One whose extents
+// are numbers needs the winner alone. A stored schedule that does not fit gives way to the untuned one.
+Result<KernelRef> build_tuned(const target::cpu::Request& request, const target::Target& t,
+                              const target::EmitOptions& o, const target::TunedSource* tuned) {
+    const math::Program& p = *request.program;
+    if (!tuned || !o.schedule.empty()) return build(p, t, o);
+    auto found = tuned->find(t.name(), t.runs_on(), target::cpu::content_of(request));
+    const bool fixed = p.symbols().empty();
+    std::erase_if(found, [&](const target::TunedSchedule& s) { return s.sizes.empty() != fixed; });
+    if (fixed && found.size() > 1) found.resize(1);
+    if (std::all_of(found.begin(), found.end(), [](auto& s) { return s.schedule.empty(); })) return build(p, t, o);
+    std::map<std::string, KernelRef> by_schedule;
+    const auto under = [&](const std::string& schedule) -> KernelRef {
+        const auto [it, fresh] = by_schedule.emplace(schedule, nullptr);
+        if (!fresh) return it->second;
+        target::EmitOptions own = o;
+        own.schedule = schedule;
+        own.portable = !schedule.empty();
+        if (auto k = build(p, t, own); k.ok()) it->second = *k;
+        return it->second;
+    };
+    std::vector<target::cpu::Variant> variants;
+    if (!fixed) {
+        OPW_TRY(by_schedule[""], build(p, t, o));
+        variants.push_back({{}, by_schedule[""], 1, ""});
+    }
+    for (const target::TunedSchedule& s : found)
+        if (KernelRef k = under(s.schedule)) variants.push_back({s.sizes, std::move(k), s.gain, s.measured_at});
+    if (variants.empty()) return build(p, t, o);
+    return target::cpu::with_variants(std::move(variants), tuned->reach());
+}
+}  // namespace
+
 std::vector<Result<KernelRef>> target_kernels(std::span<const target::cpu::Request> requests, const target::Target& t,
-                                              const target::EmitOptions& o) {
+                                              const target::EmitOptions& o, const target::TunedSource* tuned) {
     std::map<std::string, size_t> first;  // by what a program computes, with the names of its sizes
     std::vector<size_t> same(requests.size()), unique;
     for (size_t i = 0; i < requests.size(); ++i) {
         const math::Program& p = *requests[i].program;
-        std::string key = p.canonical();
+        std::string key = tuned ? target::cpu::content_of(requests[i]) : p.canonical();
         for (const std::string& s : p.symbols()) key += ";" + s;
         const auto [it, fresh] = first.emplace(std::move(key), i);
         same[i] = it->second;
@@ -122,7 +159,7 @@ std::vector<Result<KernelRef>> target_kernels(std::span<const target::cpu::Reque
     std::atomic<size_t> next{0};
     const auto work = [&] {
         for (size_t i; (i = next.fetch_add(1)) < unique.size();)
-            built[unique[i]] = build(*requests[unique[i]].program, t, o);
+            built[unique[i]] = build_tuned(requests[unique[i]], t, o, tuned);
     };
     std::vector<std::thread> threads;
     const size_t wanted = std::min(unique.size(), static_cast<size_t>(available_processors()));
@@ -134,8 +171,8 @@ std::vector<Result<KernelRef>> target_kernels(std::span<const target::cpu::Reque
     return r;
 }
 
-target::device::Kernel* device_kernel(const target::cpu::Kernel& k) {
-    const auto* t = dynamic_cast<const TargetKernel*>(&k);
+target::device::Kernel* device_kernel(const target::cpu::Kernel& k, std::span<const int64_t> symbols) {
+    const auto* t = dynamic_cast<const TargetKernel*>(&k.at(symbols));
     return t ? t->device.get() : nullptr;
 }
 
@@ -145,7 +182,7 @@ Result<std::unique_ptr<target::device::Launch>> prepare_on_device(const target::
                                                                   target::device::Address workspace,
                                                                   target::device::Address fault,
                                                                   target::device::Stream& s) {
-    const auto& t = dynamic_cast<const TargetKernel&>(k);
+    const auto& t = dynamic_cast<const TargetKernel&>(k.at(symbols));
     return t.device->prepare(t.sizes_of(symbols), operands, workspace, fault, s);
 }
 

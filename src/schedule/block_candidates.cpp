@@ -47,6 +47,13 @@ private:
                     j["contract"]["nt"] = n;
                     j["contract"]["kc"] = k;
                 });
+        // As much more or less each way: where a thread's sums, not a block's shape, are what is chosen.
+        for (const auto& [over, under] : {std::pair{2, 1}, {1, 2}})
+            if (const int64_t m = number(c, "mt") * over / under, n = number(c, "nt") * over / under; m > 0 && n > 0)
+                vary(i, fmt::format("block {}x{}{}", m, n, where), [&](ordered_json& j) {
+                    j["contract"]["mt"] = m;
+                    j["contract"]["nt"] = n;
+                });
     }
     // The innermost axis that is no whole row, and the bound on what one block holds.
     void blocks(size_t i, const ordered_json& nest, const std::string& where) {

@@ -1,14 +1,35 @@
 #include "schedule/portable.h"
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace opwright::schedule {
 namespace {
 constexpr int64_t kMostPanel = int64_t{1} << 24;  // elements of a tile of a contraction, or of its panels
 
+// Indices by where they first appear, results before what is summed: programs that are equal up to names may hold their
+// variables in different orders.
 Kernel positions_for_names(const Kernel& k) {
     Kernel r = k;
-    for (size_t v = 0; v < r.program.vars.size(); ++v) r.program.vars[v].name = "i" + std::to_string(v);
+    math::Program& p = r.program;
+    std::vector<bool> named(p.vars.size()), seen(p.expr_count());
+    size_t next = 0;
+    const auto name = [&](math::VarId v) {
+        if (!named[v]) p.vars[v].name = "v" + std::to_string(next++);
+        named[v] = true;
+    };
+    const std::function<void(math::ExprId)> walk = [&](math::ExprId e) {
+        if (seen[e]) return;
+        seen[e] = true;
+        for (math::VarId v : p.expr(e).vars) name(v);
+        for (math::ExprId a : p.expr(e).args) walk(a);
+    };
+    for (const math::Equation& q : p.equations) {
+        for (math::VarId v : q.vars) name(v);
+        walk(q.rhs);
+    }
+    for (math::VarId v = 0; v < p.vars.size(); ++v) name(v);
     return r;
 }
 }  // namespace

@@ -104,7 +104,8 @@ public:
     // Makes the device current for the calling thread, which everything else here expects.
     virtual Status enter() = 0;
     virtual Result<std::shared_ptr<Stream>> stream() = 0;
-    virtual Result<std::shared_ptr<Kernel>> build(const math::Program& p) = 0;
+    // `schedule`: as EmitOptions has it, and whether it is portable.
+    virtual Result<std::shared_ptr<Kernel>> build(const math::Program& p, const std::string& schedule, bool portable) = 0;
     virtual Result<Ceilings> measure() = 0;
 };
 

@@ -27,6 +27,7 @@ struct Emission {
 
 struct EmitOptions {
     std::string schedule;   // of a person, as JSON (schedule::from_json); empty: the target's default
+    bool portable = false;  // `schedule` names indices by position, as tuning keeps it (schedule::from_portable)
     std::string arch;       // of the target's compiler, "sm_90a"; empty: the target's default
     math::SymValues sizes;  // at which the test that goes with the source runs
     std::function<void(std::string& source)> edit;  // of the kernel's source before build(): a fault planted by a test
@@ -54,7 +55,8 @@ public:
     virtual std::string_view about() const = 0;  // one line for people
     // Extents of `p` are expressions over p.symbols(). Errors: what of p this target has no form for, and why.
     virtual Result<Emission> emit(const math::Program& p, const EmitOptions& o) const = 0;
-    // For `explain`: "schedule", "schedule-json" or "tile", as emit() has them.
+    // For `explain`: "schedule", "schedule-json" or "tile", as emit() has them. A target whose tuned schedules serve
+    // compilation knows "schedule-portable" too.
     virtual Result<std::string> level(const math::Program& p, const std::string& level, const EmitOptions& o) const = 0;
     // Why kernels can't run here, as a sentence; empty where they can.
     virtual std::string cannot_run() const = 0;

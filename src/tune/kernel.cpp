@@ -175,7 +175,8 @@ private:
             if (!o_.target->emit(*s_.program, {.schedule = c.schedule}).ok()) continue;  // not legal
             Entry e;
             e.record.words = c.words;
-            e.record.schedule = c.schedule;
+            const auto portable = o_.target->level(*s_.program, "schedule-portable", {.schedule = c.schedule});
+            e.record.schedule = portable.ok() ? *portable : c.schedule;
             e.schedule = std::move(c.schedule);
             entries_.push_back(std::move(e));
         }

@@ -2,14 +2,26 @@
 // run by the emulation stand in, on memory that only the device's functions reach.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "compile.h"
 #include "cuda_emulated.h"
 #include "../unit/graph_model_builder.h"
+#include "lang/library.h"
+#include "math/localise.h"
 #include "model.h"
 #include "runtime/thread_pool.h"
+#include "schedule/candidates.h"
 #include "target/target.h"
+#include "tune/database.h"
+#include "tune/kernel.h"
 #include "verify/graph_check.h"
 
 namespace opwright {
@@ -275,11 +287,15 @@ public:
     Result<std::shared_ptr<device::Stream>> stream() override {
         return std::shared_ptr<device::Stream>(std::make_shared<FakeStream>(state));
     }
-    Result<std::shared_ptr<device::Kernel>> build(const math::Program& p) override {
+    Result<std::shared_ptr<device::Kernel>> build(const math::Program& p, const std::string& schedule,
+                                                  bool portable) override {
         if (picky && p.print().find("exp(") != std::string::npos) return Diagnostic("It has no exponential.");
-        OPW_TRY(const target::cuda::CudaProgram lowered, target::cuda::lower(p));
+        OPW_TRY(const target::cuda::CudaProgram lowered,
+                target::cuda::lower(p, {.schedule = schedule, .portable = portable}));
+        built.push_back(schedule);
         return std::shared_ptr<device::Kernel>(std::make_shared<FakeKernel>(state, emulated_, p, lowered.faults));
     }
+    std::vector<std::string> built;  // under these schedules
     Result<device::Ceilings> measure() override { return device::Ceilings{}; }
 
 private:
@@ -293,11 +309,12 @@ public:
 
     std::string_view name() const override { return "fake"; }
     std::string_view about() const override { return "for tests"; }
-    Result<target::Emission> emit(const math::Program&, const target::EmitOptions&) const override {
-        return target::Emission{};
+    Result<target::Emission> emit(const math::Program& p, const target::EmitOptions& o) const override {
+        return (*target::find_target("cuda"))->emit(p, o);
     }
-    Result<std::string> level(const math::Program&, const std::string&, const target::EmitOptions&) const override {
-        return std::string();
+    Result<std::string> level(const math::Program& p, const std::string& level,
+                              const target::EmitOptions& o) const override {
+        return (*target::find_target("cuda"))->level(p, level, o);
     }
     std::string cannot_run() const override { return ""; }
     std::string runs_on() const override { return "an emulation"; }
@@ -359,6 +376,101 @@ TEST(ModelsOnADevice, RunOnTheCpuWhatIsRefused) {
     ASSERT_TRUE(t.ok()) << t.error().message;
     EXPECT_EQ(t->device->no_replay, "some of its kernels run on the cpu");
     g.on.picky = false;
+}
+
+// A record that was made for this device elsewhere and imported: compilation finds it by content, target and device.
+class TunedOnADevice : public testing::Test {
+protected:
+    void SetUp() override {
+        folder_ = std::filesystem::path(testing::TempDir()) / fmt::format("opwright-tuned-{}", getpid());
+        std::filesystem::create_directories(folder_);
+        setenv("OPWRIGHT_TUNING_DB", (folder_ / "tuning.sqlite").c_str(), 1);
+    }
+    void TearDown() override {
+        unsetenv("OPWRIGHT_TUNING_DB");
+        std::filesystem::remove_all(folder_);
+    }
+    static math::Program product(const std::string& names) {  // of indices called so
+        const std::string m = names.substr(0, 1), k = names.substr(1, 1), n = names.substr(2, 1);
+        lang::Library library;
+        const std::string text = fmt::format(
+            "op product(x[{0},{1}], w[{1},{2}]) -> y[{0},{2}]:\n    y[{0},{2}] = sum[{1}](x[{0},{1}] * w[{1},{2}])\n", m,
+            k, n);
+        EXPECT_TRUE(library.add(std::make_shared<const Source>(Source{"test.op", text})).ok());
+        return *library.elaborate_symbolic("product");
+    }
+    // The portable schedule of some candidate that gives another source.
+    static std::string another(const math::Program& p) {
+        const std::string base = *gpu().level(p, "schedule-json", {}), source = gpu().emit(p, {})->files[0].text;
+        for (const schedule::TextCandidate& c : schedule::block_candidates(base))
+            if (const auto e = gpu().emit(p, {.schedule = c.schedule}); e.ok() && e->files[0].text != source)
+                return *gpu().level(p, "schedule-portable", {.schedule = c.schedule});
+        ADD_FAILURE() << "no candidate changes the source";
+        return "";
+    }
+    void import(const math::Program& p, const std::vector<int64_t>& sizes, const std::string& schedule) {
+        const tune::Subject subject{"product", &p, {false, false}, sizes, {}, {}};
+        tune::Record r;
+        const auto key = tune::key_of(subject, {.target = &gpu()}, 1);
+        ASSERT_TRUE(key.ok());
+        r.key = *key;
+        r.name = "product";
+        r.sizes = sizes;
+        r.measured_at = "2026-01-31 12:00:00";
+        r.candidates = {{"", "untuned", 0, tune::Outcome::Measured, {3e-3, 3e-3}},
+                        {schedule, "another", 0, tune::Outcome::Measured, {2e-3, 2e-3}}};
+        r.winner = 1;
+        std::ofstream(folder_ / "records.jsonl") << tune::to_json(r).dump() << "\n";
+        auto db = tune::Database::open((folder_ / "tuning.sqlite").string(), tune::Database::Mode::Write);
+        ASSERT_TRUE(db.ok()) << db.error().message;
+        const auto n = tune::import_records(**db, (folder_ / "records.jsonl").string());
+        ASSERT_TRUE(n.ok()) << n.error().message;
+        ASSERT_EQ(*n, 1);
+    }
+    static Compiled compiled(const math::Program& p, bool tuned) {
+        CompileOptions o;
+        o.execution.target = &gpu();
+        o.tuned = tuned;
+        runtime::ThreadPool pool(1);
+        auto c = compile(graph_of(p), o, pool);
+        EXPECT_TRUE(c.ok()) << render(c.error());
+        return std::move(*c);
+    }
+    std::filesystem::path folder_;
+};
+
+TEST_F(TunedOnADevice, WinnersServeTheSizesNearThem) {
+    const math::Program p = math::localise(product("mkn")).program;
+    const std::string schedule = another(p);
+    import(p, {512, 256, 128}, schedule);
+    // Found by what it computes, whatever its indices are called.
+    for (const char* names : {"mkn", "nab"}) {
+        const math::Program same = product(names);
+        gpu().on.built.clear();
+        const Compiled c = compiled(same, true);
+        EXPECT_EQ(gpu().on.built, (std::vector<std::string>{"", schedule})) << names;
+        const auto* k = c.executable->kernel(0);
+        EXPECT_EQ(k->tuned(std::vector<int64_t>{512, 256, 128}), "tuned: 1.50x over untuned on 2026-01-31");
+        EXPECT_EQ(k->tuned(std::vector<int64_t>{300, 300, 200}), "tuned: 1.50x over untuned on 2026-01-31");
+        EXPECT_EQ(k->tuned(std::vector<int64_t>{4096, 256, 128}), "");
+        const std::string source = k->at(std::vector<int64_t>{512, 256, 128}).text("fake");
+        const auto wanted = gpu().emit(math::localise(same).program, {.schedule = schedule, .portable = true});
+        ASSERT_TRUE(wanted.ok()) << schedule << render(wanted.error());
+        EXPECT_EQ(source, wanted->files[0].text);
+        EXPECT_NE(source, k->at(std::vector<int64_t>{4096, 256, 128}).text("fake"));
+        EXPECT_NE(k->text("schedule").find("at sizes 512, 256, 128 (tuned: 1.50x"), std::string::npos) << k->text("schedule");
+    }
+    // Switched off, and for another device, nothing is known.
+    gpu().on.built.clear();
+    EXPECT_EQ(compiled(p, false).executable->kernel(0)->tuned(std::vector<int64_t>{512, 256, 128}), "");
+    EXPECT_EQ(gpu().on.built, std::vector<std::string>{""});
+}
+
+TEST_F(TunedOnADevice, AStoredScheduleThatDoesNotFitGivesWay) {
+    const math::Program p = math::localise(product("mkn")).program;
+    import(p, {512, 256, 128}, R"({"nests":[{"contract":{"mt":7}}]})");
+    const Compiled c = compiled(p, true);
+    EXPECT_EQ(c.executable->kernel(0)->tuned(std::vector<int64_t>{512, 256, 128}), "");
 }
 
 TEST(ModelsOnADevice, MakeRoomByForgettingOtherShapes) {

@@ -1,3 +1,4 @@
+#include "schedule/portable.h"
 #include "target/cuda/cuda.h"
 
 #include <fmt/format.h>
@@ -97,7 +98,7 @@ public:
     std::string_view about() const override { return "CUDA C++ for NVIDIA GPUs from compute capability 8.0"; }
 
     Result<Emission> emit(const Program& p, const EmitOptions& o) const override {
-        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule}));
+        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule, .portable = o.portable}));
         Emission e;
         e.files.push_back({emit::Names::identifier(p.name) + ".cu", program.source()});
         OPW_TRY(std::vector<SourceFile> rest, project(p, program, o));
@@ -107,10 +108,11 @@ public:
         return e;
     }
     Result<std::string> level(const Program& p, const std::string& level, const EmitOptions& o) const override {
-        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule}));
+        OPW_TRY(const CudaProgram program, lower(p, {.schedule = o.schedule, .portable = o.portable}));
         std::string r;
         for (const Stage& s : program.stages) r += fmt::format("{}: {}\n", s.variants.back().kernel, s.about);
         if (level == "schedule") return r;
+        if (level == "schedule-portable") return schedule::to_portable(program.schedule, program.kernel);
         if (level == "schedule-json") return schedule::to_json(program.schedule, program.kernel);
         if (level == "tile") {
             OPW_TRY(const tile::Program tiles, tile::apply_blocks(program.kernel, program.schedule));
@@ -146,7 +148,7 @@ public:
     }
     Result<std::unique_ptr<Runnable>> build(const Program& p, const EmitOptions& o) const override {
         OPW_TRY(Device * device, Device::get());
-        OPW_TRY(CudaProgram program, lower(p, {.schedule = o.schedule}));
+        OPW_TRY(CudaProgram program, lower(p, {.schedule = o.schedule, .portable = o.portable}));
         if (o.edit) o.edit(program.kernels);
         OPW_TRY(auto stream, device->stream());
         return std::unique_ptr<Runnable>(std::make_unique<HostKernel>(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "schedule/block_kernel.h"
+#include "schedule/portable.h"
 #include "target/cuda/comment.h"
 #include "tile/blocks.h"
 
@@ -355,7 +356,8 @@ Result<CudaProgram> lowered(const Program& source, const LowerOptions& options) 
     const schedule::Kernel& kernel = out.kernel;
     const bool pinned = !options.schedule.empty();
     if (pinned) {
-        OPW_TRY(out.schedule, schedule::from_json(options.schedule, kernel));
+        OPW_TRY(out.schedule, options.portable ? schedule::from_portable(options.schedule, kernel)
+                                               : schedule::from_json(options.schedule, kernel));
         OPW_CHECK(legal(kernel, out.schedule));
     } else {
         for (const schedule::Nest& n : kernel.nests)

@@ -76,6 +76,7 @@ struct TileShape;
 struct LowerOptions {
     const TileShape* tiles = nullptr;  // of contractions on tensor cores
     std::string schedule;              // of a person, as JSON; sizes that it does not serve get what they get without
+    bool portable = false;             // it is one that tuning kept (schedule/portable.h)
     int64_t split_from = 16384;        // terms from which on blocks share a result; a multiple of 256
 };
 // Errors: a program that this target has no form for; a schedule that does not fit, with equation, index and limit.

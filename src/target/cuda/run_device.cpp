@@ -176,8 +176,9 @@ public:
         OPW_TRY(auto s, gpu_.stream());
         return std::shared_ptr<device::Stream>(std::make_shared<RunStream>(gpu_, std::move(s)));
     }
-    Result<std::shared_ptr<device::Kernel>> build(const math::Program& p) override {
-        OPW_TRY(CudaProgram program, lower(p));
+    Result<std::shared_ptr<device::Kernel>> build(const math::Program& p, const std::string& schedule,
+                                                  bool portable) override {
+        OPW_TRY(CudaProgram program, lower(p, {.schedule = schedule, .portable = portable}));
         return std::shared_ptr<device::Kernel>(
             std::make_shared<RunKernel>(gpu_, std::make_shared<CudaProgram>(std::move(program))));
     }
