@@ -12,6 +12,9 @@ using target::cpu::RegisterTile;
 namespace {
 constexpr double kLatency = 4, kIssue = 2, kLoads = 2;  // cycles; vector operations and loads started in one
 constexpr double kLoopCycles = 1.5, kTaskCycles = 150, kSpecial = 20, kDivide = 5;
+constexpr double kScattered = 4, kStream = 0.1, kNear = 4;  // cycles of an element that lies apart, and of a row
+                                                            // beside others; elements that one vector load skips
+constexpr int64_t kFar = int64_t{1} << 30;  // elements apart, where it is not known
 constexpr double kL1 = 32 << 10, kL2 = 1 << 20, kLine = 64;
 
 class Model {
@@ -73,7 +76,7 @@ private:
     struct Work {
         double operations = 0, loads = 0, scattered = 0;
     };
-    void count(ExprId e, VarId lane, Work& w, std::vector<ExprId>& reduces, std::vector<bool>& seen) const {
+    void count(ExprId e, const EquationPlan& plan, Work& w, std::vector<ExprId>& reduces, std::vector<bool>& seen) const {
         if (seen[e]) return;
         seen[e] = true;
         const Expr& x = p_.expr(e);
@@ -84,8 +87,10 @@ private:
         size_t skip = 0;
         if (x.kind == ExprKind::Load) {
             skip = p_.tensors[x.ref].shape.size();
-            const double stride = stride_along(x.ref, x.args.data(), lane);
+            const double stride = stride_along(x.ref, x.args.data(), plan.lane);
             if (stride == 0 || stride == 1) ++w.loads;
+            else if (stride > 1 && stride <= kNear) w.loads += stride, w.operations += stride;
+            else if (turned(plan)) ++w.loads, w.operations += std::log2(plan.lanes);
             else ++w.scattered;
         }
         if (x.kind == ExprKind::Call)
@@ -95,23 +100,26 @@ private:
                 case CostClass::Divide: w.operations += kDivide; break;
                 case CostClass::Special: w.operations += kSpecial; break;
             }
-        for (size_t i = skip; i < x.args.size(); ++i) count(x.args[i], lane, w, reduces, seen);
+        for (size_t i = skip; i < x.args.size(); ++i) count(x.args[i], plan, w, reduces, seen);
     }
-    // Elements from lane to lane; 2 where it is neither 0 nor 1, or not known.
+    // Whether squares of a read across the lanes are turned in registers (target/cpu/lower_turned.h), with a permutation
+    // a level and vector.
+    static bool turned(const EquationPlan& e) { return e.lane_first && e.unroll == 1 && e.lanes > 1 && e.lanes <= 16; }
+    // Elements from lane to lane; kFar where that is not known.
     double stride_along(TensorId t, const ExprId* at, VarId v) const {
         if (v == kNone) return 0;
         const auto& shape = p_.tensors[t].shape;
         double r = 0, step = 1;
         for (size_t d = shape.size(); d-- > 0;) {
             if (const auto f = affine(p_, at[d])) {
-                r += static_cast<double>(evaluate(f->coefficient(v), sizes_).value_or(2)) * step;
+                r += static_cast<double>(evaluate(f->coefficient(v), sizes_).value_or(kFar)) * step;
             } else {
                 const auto fv = p_.free_vars(at[d]);
-                if (std::find(fv.begin(), fv.end(), v) != fv.end()) return 2;
+                if (std::find(fv.begin(), fv.end(), v) != fv.end()) return static_cast<double>(kFar);
             }
             step *= static_cast<double>(evaluate(shape[d], sizes_).value_or(1));
         }
-        return r == 0 || r == 1 ? r : 2;
+        return std::fabs(r);
     }
 
     double rest(const schedule::Nest& nest, const schedule::NestPlan& plan, double tasks) const {
@@ -124,7 +132,7 @@ private:
             Work w;
             std::vector<ExprId> reduces;
             std::vector<bool> seen(p_.expr_count());
-            count(q.rhs, e.lane, w, reduces, seen);
+            count(q.rhs, e, w, reduces, seen);
             add(points, w, e, e.lane_reduces ? 1 : e.lanes, false, cycles, lines);
             for (size_t r = 0; r < reduces.size(); ++r) {  // those inside others are found as they are met
                 const Expr x = p_.expr(reduces[r]);
@@ -132,7 +140,7 @@ private:
                 for (VarId v : x.vars) inner *= extent(v);
                 Work terms;
                 terms.operations = 1;
-                for (ExprId a : x.args) count(a, e.lane, terms, reduces, seen);
+                for (ExprId a : x.args) count(a, e, terms, reduces, seen);
                 add(inner, terms, e, e.lane == kNone ? 1 : e.lanes, true, cycles, lines);
                 if (e.lane_reduces) cycles += points * (12.0 + 2 * e.unroll);  // partial results become one
             }
@@ -156,7 +164,8 @@ private:
     static void add(double points, const Work& w, const EquationPlan& e, double lanes, bool sums, double& cycles, double& lines) {
         const double vectors = points / lanes;
         const double side_by_side = e.rows > 0 ? 1 : std::max(1, e.unroll);
-        const double issue = std::max(w.operations / kIssue, (w.loads + w.scattered * lanes) / kLoads);
+        const double issue = std::max(w.operations / kIssue, w.loads / kLoads + w.scattered * lanes * kScattered) +
+                             e.rows * kStream;
         const double waits = sums ? (e.rows > 0 ? 1.0 : kLatency / side_by_side) : 0;
         cycles += vectors * (std::max(issue, waits) + kLoopCycles / (e.rows > 0 ? e.rows : side_by_side));
         lines += vectors * w.scattered * lanes;

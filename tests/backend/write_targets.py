@@ -130,8 +130,9 @@ with `"online": true` in a schedule, which is Triton's default, the row is read 
   (`_add_exponentials`), so that nothing waits for other threads before the row's end.
 - **Ascend C**: the row is a tensor in the unified buffer, brought there by `DataCopyPad` (any length, no byte beyond). Queues
   (`inQueueX`, `outQueueY`) pass it from the copy engine to the vector unit and back; two buffers each let the next row
-  arrive meanwhile. There is no instruction that folds with NaN as wanted and none for a scalar's broadcast: folds halve the
-  row with `Max` or `Add`, and the scalar unit fetches the result.""",
+  arrive meanwhile. `ReduceMax` and `ReduceSum` fold it, and the scalar unit fetches the result, behind a flag (`Await`)
+  since no queue orders the two; a row divided by its sum wants that sum in every lane (`Duplicate`). What all rows read, as a
+  norm's scale, is fetched once.""",
     ),
     (
         ["sobel"],
@@ -141,9 +142,9 @@ in how an index beyond the edge is folded back (`outside mirror`):
 
 - **C** and **CUDA** call a function on every index: cheap beside the load, and most threads take the same way.
 - **Triton** computes all lanes' indices as a block (`_mirror`, on `tl.where`): there are no branches in a block.
-- **Ascend C** moves whole tiles, so the column in the middle is one `DataCopyPad`; those to its sides are shifted by one element
-  and folded at the ends, which no copy does: the scalar unit fetches them element by element (`its elements lie apart in
-  memory`). That is right and slow; a tile loaded with its borders would be better.""",
+- **Ascend C** moves whole tiles: each of the nine neighbours is one burst (`LoadWindow`), shifted in global memory, where any
+  byte may begin a copy; operands in the unified buffer begin at multiples of 32 bytes. What lies beyond a row's ends no copy
+  folds back: the scalar unit fetches that element or two (`MirrorEdges`).""",
     ),
 ]
 

@@ -1,6 +1,7 @@
-// Functions without an instruction as sequences of vector instructions over a tile. Errors stated are bounds in units of
-// the last place against exact values, measured over random floats of all exponents (target_ascend_test.cpp) with Exp
-// and Ln that err by less than one. Tiles are whole 256 bytes, since comparisons are.
+// Functions without an instruction as sequences of vector instructions over a tile. Errors stated are bounds in units
+// of the last place against exact values, measured over random floats of all exponents (target_ascend_test.cpp) with
+// Exp and Ln that err by less than one. Tiles are whole 256 bytes, since comparisons are. The coefficients of erf are
+// those of the scalar unit's (helpers_circular.cpp); the others are minimax fits of their own.
 #include "target/ascend/helper_tables.h"
 
 namespace opwright::target::ascend {

@@ -327,10 +327,12 @@ private:
             budget("faultBuf", 1, 0, 32);
         }
         for (const auto& [step, buffer] : offset_buffers_) {
-            add(fmt::format("        // Every {} of a row, as byte offsets.", step == 8 ? "second element" : fmt::format("{}th element", step / 4)));
-            add(fmt::format("        LocalTensor<int32_t> {}s = {}.Get<int32_t>();", buffer.substr(0, buffer.size() - 3), buffer));
-            add(fmt::format("        CreateVecIndex({}s, 0, tiling.tileLength);", buffer.substr(0, buffer.size() - 3)));
-            add(fmt::format("        Muls({0}s, {0}s, {1}, tiling.tileLength);", buffer.substr(0, buffer.size() - 3), step));
+            const std::string name = buffer.substr(0, buffer.size() - 3) + "s";  // "offsetBuf"
+            add(fmt::format("        // Every {} element of a row, as byte offsets.",
+                            step == 8 ? "second" : step == 12 ? "third" : "fourth"));
+            add(fmt::format("        LocalTensor<int32_t> {} = {}.Get<int32_t>();", name, buffer));
+            add(fmt::format("        CreateVecIndex({}, 0, tiling.tileLength);", name));
+            add(fmt::format("        Muls({0}, {0}, {1}, tiling.tileLength);", name, step));
         }
         if (whole_) {
             add(fmt::format("        count = static_cast<uint32_t>({});", scalar_.sym(m_.vars[block_].extent)));
@@ -525,8 +527,9 @@ private:
             }
         }
         if (block_ != kNone && in_grid_) {
-            out.push_back(fmt::format("        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, {} - {}));",
-                                      scalar_.sym(m_.vars[block_].extent), names_.var(block_)));
+            out.push_back(
+                fmt::format("        count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, {} - {}));",
+                            scalar_.sym(m_.vars[block_].extent), names_.var(block_)));
             if (padded_) out.push_back("        lanes = RoundUp(count, 64);");
         }
         out.push_back("    }");

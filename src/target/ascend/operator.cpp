@@ -175,8 +175,9 @@ std::string cost_text(const Operator& op, const Program& p) {
     std::string reads, writes;
     for (TensorId t : plan.program.inputs) reads += (reads.empty() ? "" : ", ") + bytes_of(t, read);
     for (TensorId t : plan.program.outputs) writes += (writes.empty() ? "" : ", ") + bytes_of(t, written);
-    std::string memory = fmt::format("Global memory, in bytes: reads{} {}; writes {}",
-                                     read == cost.read_bytes ? "" : " at most", reads.empty() ? "nothing" : reads, writes);
+    std::string memory =
+        fmt::format("Global memory, in bytes: reads{} {}; writes {}", read == cost.read_bytes ? "" : " at most",
+                    reads.empty() ? "nothing" : reads, writes);
     for (TensorId t : plan.workspace) {
         Sym n = static_cast<int64_t>(size_of(compute_type(plan.program.tensors[t].dtype)));
         for (const Sym& extent : plan.program.tensors[t].shape) n = n * extent;
@@ -276,9 +277,10 @@ std::string tiling_text(const KernelSource& k, const Operator& op) {
             if (k.tasks == "1")
                 r += "    int64_t tile = (extent + cores - 1) / cores;\n";
             else
-                r += fmt::format("    const int64_t rows = {};\n    int64_t tile = (extent * rows + cores - 1) / cores;\n"
-                                 "    tile = tile < extent ? tile : extent;\n",
-                                 k.tasks);
+                r += fmt::format(
+                    "    const int64_t rows = {};\n    int64_t tile = (extent * rows + cores - 1) / cores;\n"
+                    "    tile = tile < extent ? tile : extent;\n",
+                    k.tasks);
             r += "    tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;\n";
         } else {
             r += "    const int64_t tile = extent < maxTile ? (extent + 63) / 64 * 64 : maxTile;\n";

@@ -109,11 +109,13 @@ std::string Scalar::sym(const Sym& s) {
         case SymKind::Add: {
             bool first_negative = false;
             for (const Sym& x : o) {
-                bool negative = x.is_const() && *x.constant() < 0;
-                const std::string t = x.is_const()                                               ? std::to_string(std::abs(*x.constant()))
-                                      : x.kind() == SymKind::Mul                                 ? product(x, negative)
-                                      : x.kind() == SymKind::FloorDiv || x.kind() == SymKind::Mod ? sym(x)
-                                                                                                 : factor(sym(x));
+                const auto c = x.constant();
+                bool negative = c && *c < 0;
+                const bool quotient = x.kind() == SymKind::FloorDiv || x.kind() == SymKind::Mod;
+                const std::string t = c                            ? std::to_string(std::abs(*c))
+                                      : x.kind() == SymKind::Mul ? product(x, negative)
+                                      : quotient                 ? sym(x)
+                                                                 : factor(sym(x));
                 if (r.empty()) first_negative = negative;
                 r += r.empty() ? t : (negative ? " - " : " + ") + t;
             }
