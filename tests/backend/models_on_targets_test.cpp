@@ -434,6 +434,7 @@ protected:
         runtime::ThreadPool pool(1);
         auto c = compile(graph_of(p), o, pool);
         EXPECT_TRUE(c.ok()) << render(c.error());
+        EXPECT_EQ(c->tuning_problem, "");
         return std::move(*c);
     }
     std::filesystem::path folder_;

@@ -246,6 +246,12 @@ Status Device::fill(DevicePointer to, unsigned char value, size_t bytes, const S
 
 Status Device::launch(const Function& f, const LaunchShape& shape, void** arguments, const Stream& s,
                       const std::string& what) const {
+    if (shape.awaits && driver_->LaunchKernelEx && info_.major >= 9) {
+        LaunchAttribute early{kProgrammaticStreamSerialization};
+        early.value[0] = 1;
+        const LaunchConfig config{{shape.blocks, 1, 1}, {shape.threads, 1, 1}, shape.shared_bytes, s.handle(), &early, 1};
+        return check(driver_->LaunchKernelEx(&config, f.handle, arguments, nullptr), what, "cuLaunchKernelEx");
+    }
     return check(driver_->LaunchKernel(f.handle, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes,
                                        s.handle(), arguments, nullptr),
                  what, "cuLaunchKernel");

@@ -79,6 +79,7 @@ struct Function {
 
 struct LaunchShape {
     unsigned blocks = 1, threads = 1, shared_bytes = 0;  // dynamic shared memory
+    bool awaits = false;  // the kernel waits itself for the one ahead of it: it may start before that one has ended
 };
 
 class Device {

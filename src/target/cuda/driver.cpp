@@ -65,6 +65,7 @@ Opened open_driver() {
     resolve(d.EventSynchronize, "cuEventSynchronize");
     resolve(d.EventElapsedTime, "cuEventElapsedTime");
     resolve(d.LaunchKernel, "cuLaunchKernel");
+    d.LaunchKernelEx = reinterpret_cast<decltype(d.LaunchKernelEx)>(::dlsym(library, "cuLaunchKernelEx"));
     d.OccupancyMaxActiveClusters = reinterpret_cast<decltype(d.OccupancyMaxActiveClusters)>(
         ::dlsym(library, "cuOccupancyMaxActiveClusters"));
     if (!o.failure.empty()) return o;

@@ -18,11 +18,19 @@ namespace opwright::target::cuda {
 
 using DevicePointer = unsigned long long;
 
-// CUlaunchConfig: a launch without attributes.
+// CUlaunchAttribute; its value is a union of 64 bytes.
+struct LaunchAttribute {
+    int id;
+    int padding = 0;
+    int value[16] = {};
+};
+inline constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_..., of CUDA 11.8
+
+// CUlaunchConfig.
 struct LaunchConfig {
     unsigned blocks[3], threads[3], shared_bytes;
     CUstream_st* stream;
-    void* attributes;
+    LaunchAttribute* attributes;
     unsigned attribute_count;
 };
 
@@ -62,6 +70,7 @@ struct Driver {
     int (*GraphExecDestroy)(CUgraphExec_st*);
     int (*LaunchHostFunc)(CUstream_st*, void (*)(void*), void*);
     int (*OccupancyMaxActiveBlocksPerMultiprocessor)(int*, CUfunc_st*, int, size_t);
+    int (*LaunchKernelEx)(const LaunchConfig*, CUfunc_st*, void**, void**);        // null before CUDA 11.8
     int (*OccupancyMaxActiveClusters)(int*, CUfunc_st*, const LaunchConfig*);  // null before CUDA 11.8
     int (*EventCreate)(CUevent_st**, unsigned);
     int (*EventDestroy)(CUevent_st*);

@@ -63,6 +63,16 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
     *(Pack<T, N>*)p = v;
 }
 )"},
+        {"await_earlier", {}, false, R"(// What kernels ahead in the stream wrote can be read from here on. From compute capability 9.0 on, a kernel may be
+// launched before the one ahead of it has ended (programmatic stream serialization), and lets the next one do so; after
+// an ordinary launch there is nothing to wait for. Pointers are not __restrict__ then: a load must not move up past this.
+__device__ __forceinline__ void await_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+)"},
         {"row_mask", {}, false, R"(// The lanes of this thread's warp that share its row.
 template <int kThreads>
 __device__ __forceinline__ unsigned row_mask() {

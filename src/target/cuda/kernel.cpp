@@ -96,7 +96,7 @@ Result<std::unique_ptr<Prepared>> DeviceKernel::prepare(const SymValues& sizes,
         s.name = fmt::format("{}<<<{}, {}>>> {}", c.variant->kernel, blocks, c.variant->threads,
                              fmt::join(defines_of(*c.variant, plan.wide), " "));
         s.shape = {blocks, static_cast<unsigned>(c.variant->threads),
-                   static_cast<unsigned>(c.variant->dynamic_shared)};
+                   static_cast<unsigned>(c.variant->dynamic_shared), c.variant->awaits};
         auto values = std::make_unique<int64_t[]>(c.variant->parameters.size());
         size_t size = 0;
         for (size_t a = 0; a < c.variant->parameters.size(); ++a) {

@@ -125,7 +125,7 @@ Variant Lowering::kernel(const std::string& name, const std::string& bounds, con
     c_.touched.assign(c_.p.tensors.size(), false);
     c_.written.assign(c_.p.tensors.size(), false);
     c_.sizes.clear();
-    c_.uses_fault = c_.cooperates = false;
+    c_.uses_fault = c_.cooperates = c_.awaits = false;
     const auto names = c_.names.save();
     body();
     c_.names.restore(names);
@@ -136,14 +136,15 @@ Variant Lowering::kernel(const std::string& name, const std::string& bounds, con
     Variant v;
     v.kernel = name;
     v.cooperates = c_.cooperates;
+    v.awaits = c_.awaits;
     std::vector<std::string> parameters;
     for (TensorId t = 0; t < c_.p.tensors.size(); ++t) {
         if (!c_.touched[t]) continue;
         if (c_.p.tensors[t].role == Role::Constant && !has(out_.tables, t, 0)) continue;  // a table in the source
         v.parameters.push_back(
             {.kind = Parameter::Kind::Tensor, .tensor = t, .name = c_.pointers[t], .written = c_.written[t]});
-        parameters.push_back(fmt::format("{}{}* __restrict__ {}", c_.written[t] ? "" : "const ",
-                                         memory_type(c_.stored[t]), c_.pointers[t]));
+        parameters.push_back(fmt::format("{}{}* {}{}", c_.written[t] ? "" : "const ", memory_type(c_.stored[t]),
+                                         c_.awaits ? "" : "__restrict__ ", c_.pointers[t]));
         if (c_.stored[t] == DType::F16 || c_.stored[t] == DType::BF16)
             c_.helpers.use(std::string(memory_type(c_.stored[t])));
     }

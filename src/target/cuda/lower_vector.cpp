@@ -94,6 +94,9 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
                    "groups of them, so every access of a warp is one contiguous piece.",
                    c_.p.vars[lane].name)},
                [&] {
+                   c_.awaits = true;
+                   c_.helpers.use("await_earlier");
+                   c_.code.line("await_earlier();");
                    Point at(c_);
                    const std::string all = product_text(c_, g.grid);
                    grid_stride(c_, "point", all + " / VECTOR", [&] {

@@ -33,6 +33,7 @@ struct Context {
     std::vector<std::string> permanent;  // names that outlive the scope in which they were first used
     bool uses_fault = false;
     bool cooperates = false;  // threads meet in barriers or shuffles
+    bool awaits = false;      // it begins by waiting for the kernel ahead of it
 
     int fault(const std::string& message);
     // The text of an extent; symbols, and what is more than sums and products of them, become parameters.

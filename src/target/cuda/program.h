@@ -39,6 +39,7 @@ struct Variant {
     math::Sym blocks;            // as many as there is work for
     int64_t dynamic_shared = 0;  // bytes
     int cluster = 1;             // blocks of a cluster; the number of blocks is a multiple of it
+    bool awaits = false;         // waits itself for the kernel ahead of it, which then need not have ended at its launch
     bool cooperates = false;     // its threads meet in barriers or shuffles
 };
 

@@ -35,10 +35,20 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
     *(Pack<T, N>*)p = v;
 }
 
+// What kernels ahead in the stream wrote can be read from here on. From compute capability 9.0 on, a kernel may be
+// launched before the one ahead of it has ended (programmatic stream serialization), and lets the next one do so; after
+// an ordinary launch there is nothing to wait for. Pointers are not __restrict__ then: a load must not move up past this.
+__device__ __forceinline__ void await_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Each thread computes VECTOR neighbouring elements along i0i1; neighbouring threads take neighbouring groups of them,
 // so every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) gelu_tanh_kernel(
-        const float* __restrict__ x, float* __restrict__ y, Index n_i0, Index n_i1) {
+extern "C" __global__ void __launch_bounds__(256) gelu_tanh_kernel(const float* x, float* y, Index n_i0, Index n_i1) {
+    await_earlier();
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_i0 * n_i1 / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {

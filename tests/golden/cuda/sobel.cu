@@ -37,6 +37,16 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
     *(Pack<T, N>*)p = v;
 }
 
+// What kernels ahead in the stream wrote can be read from here on. From compute capability 9.0 on, a kernel may be
+// launched before the one ahead of it has ended (programmatic stream serialization), and lets the next one do so; after
+// an ordinary launch there is nothing to wait for. Pointers are not __restrict__ then: a load must not move up past this.
+__device__ __forceinline__ void await_earlier() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // The remainder of division toward zero; by 0 it gives 0.
 template <class T>
 __device__ __forceinline__ T remainder_of(T a, T b) {
@@ -58,8 +68,8 @@ __device__ __forceinline__ long long mirrored(long long i, long long n) {
 
 // Each thread computes VECTOR neighbouring elements along w; neighbouring threads take neighbouring groups of them, so
 // every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) sobel_kernel(
-        const float* __restrict__ x, float* __restrict__ y, Index H, Index W) {
+extern "C" __global__ void __launch_bounds__(256) sobel_kernel(const float* x, float* y, Index H, Index W) {
+    await_earlier();
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < H * W / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {
