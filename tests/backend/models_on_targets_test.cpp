@@ -385,9 +385,12 @@ protected:
         folder_ = std::filesystem::path(testing::TempDir()) / fmt::format("opwright-tuned-{}", getpid());
         std::filesystem::create_directories(folder_);
         setenv("OPWRIGHT_TUNING_DB", (folder_ / "tuning.sqlite").c_str(), 1);
+        if (const char* on = std::getenv("OPWRIGHT_TUNING")) before_ = on;  // whoever runs all tests may switch it off
+        unsetenv("OPWRIGHT_TUNING");
     }
     void TearDown() override {
         unsetenv("OPWRIGHT_TUNING_DB");
+        if (before_) setenv("OPWRIGHT_TUNING", before_->c_str(), 1);
         std::filesystem::remove_all(folder_);
     }
     static math::Program product(const std::string& names) {  // of indices called so
@@ -438,6 +441,7 @@ protected:
         return std::move(*c);
     }
     std::filesystem::path folder_;
+    std::optional<std::string> before_;
 };
 
 TEST_F(TunedOnADevice, WinnersServeTheSizesNearThem) {
