@@ -1,14 +1,8 @@
 #include "math/permute_dims.h"
 
 namespace opwright::math {
-
-Program permute_dims(const Program& p, const std::vector<std::vector<size_t>>& order) {
-    const auto permuted = [&](TensorId t, const auto& dims) {
-        if (order[t].empty()) return dims;
-        auto r = dims;
-        for (size_t d = 0; d < order[t].size(); ++d) r[d] = dims[order[t][d]];
-        return r;
-    };
+namespace {
+Program without_equations(const Program& p) {
     Program q;
     q.name = p.name;
     q.doc = p.doc;
@@ -17,14 +11,30 @@ Program permute_dims(const Program& p, const std::vector<std::vector<size_t>>& o
     q.outputs = p.outputs;
     q.vars = p.vars;
     q.requirements = p.requirements;
+    return q;
+}
+
+void keep_variables(Rewriter& w) {
+    for (VarId v = 0; v < w.from.vars.size(); ++v) {
+        w.vars[v] = w.into.index(v);
+        w.bound[v] = v;
+    }
+}
+}  // namespace
+
+Program permute_dims(const Program& p, const std::vector<std::vector<size_t>>& order) {
+    const auto permuted = [&](TensorId t, const auto& dims) {
+        if (order[t].empty()) return dims;
+        auto r = dims;
+        for (size_t d = 0; d < order[t].size(); ++d) r[d] = dims[order[t][d]];
+        return r;
+    };
+    Program q = without_equations(p);
     for (TensorId t = 0; t < q.tensors.size(); ++t) q.tensors[t].shape = permuted(t, p.tensors[t].shape);
 
     Rewriter rewrite{.from = p, .into = q};
     for (TensorId t = 0; t < p.tensors.size(); ++t) rewrite.tensors[t] = t;
-    for (VarId v = 0; v < p.vars.size(); ++v) {
-        rewrite.vars[v] = q.index(v);
-        rewrite.bound[v] = v;
-    }
+    keep_variables(rewrite);
     rewrite.replace = [&](Rewriter& w, ExprId e) -> ExprId {
         const Expr& x = w.from.expr(e);
         if ((x.kind != ExprKind::Load && x.kind != ExprKind::Inside) || order[x.ref].empty()) return kNone;
@@ -61,20 +71,10 @@ Program without_copies(const Program& p) {
         any = true;
     }
     if (!any) return p;
-    Program q;
-    q.name = p.name;
-    q.doc = p.doc;
-    q.tensors = p.tensors;
-    q.inputs = p.inputs;
-    q.outputs = p.outputs;
-    q.vars = p.vars;
-    q.requirements = p.requirements;
+    Program q = without_equations(p);
     Rewriter rewrite{.from = p, .into = q};
     for (TensorId t = 0; t < p.tensors.size(); ++t) rewrite.tensors[t] = source[t];
-    for (VarId v = 0; v < p.vars.size(); ++v) {
-        rewrite.vars[v] = q.index(v);
-        rewrite.bound[v] = v;
-    }
+    keep_variables(rewrite);
     for (const Equation& e : p.equations) {
         if (source[e.lhs] != e.lhs) continue;
         std::vector<ExprId> at;

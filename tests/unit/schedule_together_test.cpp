@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <sstream>
 
 #include "base/tensor.h"
-#include "lang/library.h"
+#include "declared.h"
 #include "runtime/thread_pool.h"
 #include "schedule/together.h"
 #include "schedule/window.h"
@@ -25,24 +24,6 @@ const char* const kAttention =
     "    t[b,h,i] = sum[j](p[b,h,i,j])\n"
     "    y[b,h,i,e] = sum[j](p[b,h,i,j] * v[b,h,j,e]) / t[b,h,i]\n";
 
-math::Program declared(const std::string& source, const std::string& shapes) {
-    lang::Library library;
-    const auto added = library.add(std::make_shared<const Source>(Source{"test.op", source}));
-    EXPECT_TRUE(added.ok()) << (added.ok() ? "" : render(added.error()));
-    std::vector<lang::Argument> arguments;
-    std::istringstream inputs(shapes);
-    for (std::string input; std::getline(inputs, input, ';');) {
-        lang::Argument a{DType::F32, {}, true};
-        std::istringstream dims(input);
-        for (std::string d; dims >> d;)
-            a.shape.push_back(std::isdigit(static_cast<unsigned char>(d[0])) ? math::Sym(static_cast<int64_t>(std::stol(d)))
-                                                                           : math::Sym::symbol(d));
-        arguments.push_back(std::move(a));
-    }
-    const auto p = library.elaborate("f", arguments, {});
-    EXPECT_TRUE(p.ok()) << (p.ok() ? "" : render(p.error()));
-    return *p;
-}
 const char* const kShapes = "b h i d; b h j d; b h j e";
 
 std::optional<schedule::Together> together(const char* source, const char* shapes) {

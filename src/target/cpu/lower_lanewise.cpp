@@ -19,7 +19,6 @@ using schedule::WindowAxis;
 namespace {
 constexpr int64_t kTasks = 8;     // to aim at, so that threads share them out evenly
 constexpr int64_t kPoints = 512;  // of a row in one task, at most
-constexpr int64_t kNear = 512 << 10;  // bytes of a tensor that is taken to lie in the second cache
 
 class LanewiseLowering : ContractCommon {
 public:
@@ -50,7 +49,6 @@ public:
             if (a->tap != kNone) order.push_back(a->tap);
         weights_ = factor("b", k_.b, k_.n, order, nr_);
         weights_.shared = !weights_.constant;
-        far_ = (product(c.math.tensors[windows_->tensor].shape) * Sym(static_cast<int64_t>(size_of(type_)))).upper() > kNear;
     }
 
     // Along a dim that is no row or column of the windows.
@@ -155,7 +153,7 @@ private:
             const loop::LocalRef c = acc[static_cast<size_t>(i)];
             b_.set(c, is_float(type_) ? loop::mul_add(element, weight, b_.get(c)) : b_.get(c) + element * weight);
         };
-        const auto row_of_taps = [&](LExpr k, bool ahead) {
+        b_.loop("k", b_.i64(0), b_.i64(row.taps), 1, [&](LExpr k) {
             std::vector<LExpr> weights;
             for (int64_t l = 0; l < column.taps; ++l)
                 weights.push_back(b_.let("w", b_.load(weights_.panels, panel + (k * column.taps + l) * nr_, lanes_)));
@@ -184,7 +182,6 @@ private:
                             m = loop::first_lanes(rest ? loop::min(n, rest) : n, lanes_);
                         }
                         element = b_.let("x", b_.load(windows_->buffer, at + next * p, lanes_, m));
-                        if (ahead) b_.prefetch(windows_->buffer, at + next * (p + points_ * column.stride));
                         loaded = p;
                     }
                     add(i, element, weights[static_cast<size_t>(l)]);
@@ -195,11 +192,7 @@ private:
             const LExpr at = index(*row_dim_, row.out == kNone ? LExpr{} : point_.variable(row.out), row) + k * row.dilation;
             b_.if_(inside(b_.let("row", at), *row_dim_), read,
                    [&] { each([&](int64_t, int64_t i, int64_t l) { add(i, zero, weights[static_cast<size_t>(l)]); }); });
-        };
-        // Lines of a tensor that comes from far away are asked for a tile ahead: those that no earlier row of the output read.
-        const int64_t fresh = far_ && counts.empty() ? std::max(row.taps - row.stride, int64_t{0}) : row.taps;
-        b_.loop("k", b_.i64(0), b_.i64(fresh), 1, [&](LExpr k) { row_of_taps(k, false); });
-        if (fresh < row.taps) b_.loop("k", b_.i64(fresh), b_.i64(row.taps), 1, [&](LExpr k) { row_of_taps(k, true); });
+        });
         const auto finished = [&](LExpr i, LExpr sum) {
             const Point::Scope s = point_.save();
             point_.bind(w_.column.out, i);
@@ -222,7 +215,6 @@ private:
     size_t column_dim_ = 0;         // of it
     std::optional<size_t> row_dim_;
     bool tested_ = false;           // windows may leave it
-    bool far_ = false;              // it may come from beyond the second cache
     Factor weights_;
     int64_t points_ = 1;            // of a register tile
     Sym height_ = 1, width_ = 1;
