@@ -14,13 +14,14 @@ T* gm(const GlobalTensor<T>& g) {
 }
 template <typename T>
 void check_global(const Instruction& in, const GlobalTensor<T>& g, uint64_t elements, const char* role) {
-    in.require(
-        elements <= g.GetSize(), "gm_bounds",
-        std::string(role) + " has " + std::to_string(g.GetSize()) + " elements, not " + std::to_string(elements));
+    in.require(elements <= g.GetSize(), "gm_bounds", [&] {
+        return std::string(role) + " has " + std::to_string(g.GetSize()) + " elements, not " + std::to_string(elements);
+    });
 }
 inline void field(const Instruction& in, const char* name, int64_t value, int64_t limit) {
-    in.require(value >= 0 && value <= limit, "field",
-               std::string(name) + " is " + std::to_string(value) + ", its field holds 0 to " + std::to_string(limit));
+    in.require(value >= 0 && value <= limit, "field", [&] {
+        return std::string(name) + " is " + std::to_string(value) + ", its field holds 0 to " + std::to_string(limit);
+    });
 }
 // What atomic accumulation does to one element of global memory.
 template <typename T>
@@ -56,8 +57,9 @@ template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, int64_t count,
               ascend_sim::At at = ascend_sim::At()) {
     const sim::Instruction in(PIPE_MTE2, "DataCopy", at);
-    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length",
-               std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail");
+    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length", [&] {
+        return std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail";
+    });
     const auto d = dst.first(count, "destination");
     in.check(d);
     sim::check_global(in, src, count, "source");
@@ -70,8 +72,9 @@ template <typename T>
 void DataCopy(const GlobalTensor<T>& dst, const LocalTensor<T>& src, int64_t count,
               ascend_sim::At at = ascend_sim::At()) {
     const sim::Instruction in(PIPE_MTE3, "DataCopy", at);
-    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length",
-               std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail");
+    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length", [&] {
+        return std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail";
+    });
     const auto s = src.first(count, "source");
     in.check(s);
     in.read(s);
@@ -84,8 +87,9 @@ template <typename T>
 void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t count,
               ascend_sim::At at = ascend_sim::At()) {
     const sim::Instruction in(PIPE_V, "DataCopy", at);
-    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length",
-               std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail");
+    in.require(count >= 0 && count * sizeof(T) % sim::kBlock == 0, "copy_length", [&] {
+        return std::to_string(count) + " elements are no multiple of 32 bytes: the device would drop the tail";
+    });
     const auto d = dst.first(count, "destination"), s = src.first(count, "source");
     in.check(d), in.check(s), in.apart(d, s), in.read(s), in.write(d);
     std::memmove(dst.data(in.core()), src.data(in.core()), count * sizeof(T));

@@ -111,7 +111,7 @@ struct Core {
     int id = 0;
     Device* device = nullptr;
     Clock clock[kPipes];
-    std::vector<uint8_t> ub = std::vector<uint8_t>(kUbBytes);
+    std::vector<uint8_t> ub = std::vector<uint8_t>(kUbBytes, 0xff);
     std::vector<uint8_t> defined = std::vector<uint8_t>(kUbBytes);
     std::vector<Shadow> shadow = std::vector<Shadow>(kUbBytes / kBlock);
     std::deque<Buffer> buffers;
@@ -129,9 +129,10 @@ struct Core {
         id = core;
         device = d;
         for (Clock& c : clock) c = {};
-        std::fill(ub.begin(), ub.end(), 0xff);  // NaN as a float: what was never written shows in results too
-        std::fill(defined.begin(), defined.end(), 0);
-        std::fill(shadow.begin(), shadow.end(), Shadow{});
+        // No instruction reaches beyond the buffers of the kernel before.
+        std::fill_n(ub.begin(), used, 0xff);  // NaN as a float: what was never written shows in results too
+        std::fill_n(defined.begin(), used, 0);
+        std::fill_n(shadow.begin(), used / kBlock, Shadow{});
         buffers.clear();
         used = 0;
         std::fill(std::begin(alive), std::end(alive), 0);

@@ -23,20 +23,28 @@ public:
         throw Hazard({rule, "core " + std::to_string(core_.id) + ", " + file() + ":" + std::to_string(at_.line) + ", " +
                                 name_ + ": " + what});
     }
-    void require(bool ok, const char* rule, const std::string& what) const {
-        if (!ok) fail(rule, what);
+    // `what`: the sentence, or a function that makes it. Sentences with names and numbers are made by functions: a
+    // kernel passes millions of checks, and a buffer's name is read from the kernel's source.
+    template <typename What>
+    void require(bool ok, const char* rule, const What& what) const {
+        if (ok) return;
+        if constexpr (std::is_invocable_v<What>)
+            fail(rule, what());
+        else
+            fail(rule, what);
     }
 
     // ---- the unified buffer
     void check(const UbRange& r, uint32_t alignment = kBlock) const {
         require(r.buffer != nullptr, "tensor",
-                std::string(r.role) + " is a LocalTensor that no queue or buffer gave out");
+                [&] { return std::string(r.role) + " is a LocalTensor that no queue or buffer gave out"; });
         require(r.buffer->state == BufferState::Plain || r.buffer->generation == r.generation, "stale",
-                text(r) + " was given back by FreeTensor or EnQue before");
-        require(r.address % alignment == 0, "alignment",
-                text(r) + " starts at an address that is no multiple of " + std::to_string(alignment) + " bytes");
+                [&] { return text(r) + " was given back by FreeTensor or EnQue before"; });
+        require(r.address % alignment == 0, "alignment", [&] {
+            return text(r) + " starts at an address that is no multiple of " + std::to_string(alignment) + " bytes";
+        });
         require(r.address + uint64_t{r.bytes} <= r.buffer->address + uint64_t{r.buffer->bytes}, "bounds",
-                text(r) + " leaves its buffer of " + std::to_string(r.buffer->bytes) + " bytes");
+                [&] { return text(r) + " leaves its buffer of " + std::to_string(r.buffer->bytes) + " bytes"; });
     }
     void read(const UbRange& r) const {
         if (r.bytes == 0) return;
@@ -115,7 +123,7 @@ public:
     void write_global(void* p, uint64_t bytes, const char* role) const {
         if (bytes == 0) return;
         Gm& g = global(p, bytes, role);
-        require(!g.shadow.empty(), "gm_read_only", g.name + " is an input and is written");
+        require(!g.shadow.empty(), "gm_read_only", [&] { return g.name + " is an input and is written"; });
         const uint64_t begin = static_cast<uint64_t>(static_cast<uint8_t*>(p) - g.data);
         const bool atomic = core_.atomic != 0;
         for (uint64_t i = begin; i < begin + bytes; ++i) {

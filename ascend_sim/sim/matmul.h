@@ -56,8 +56,9 @@ public:
                        t_.baseK * sizeof(AT) % 32 == 0,
                    "matmul_tiling", "base blocks are multiples of 16 rows and columns and of 32 bytes of depth");
         const auto fits = [&](const char* what, uint64_t bytes, uint64_t limit) {
-            in.require(bytes <= limit, "matmul_tiling",
-                       std::string(what) + " holds " + std::to_string(limit) + " bytes, not " + std::to_string(bytes));
+            in.require(bytes <= limit, "matmul_tiling", [&] {
+                return std::string(what) + " holds " + std::to_string(limit) + " bytes, not " + std::to_string(bytes);
+            });
         };
         fits("L0A", uint64_t(t_.baseM) * t_.baseK * sizeof(AT) * std::max(t_.dbL0A, 1), 64 * 1024);
         fits("L0B", uint64_t(t_.baseN) * t_.baseK * sizeof(BT) * std::max(t_.dbL0B, 1), 64 * 1024);

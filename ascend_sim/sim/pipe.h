@@ -21,9 +21,10 @@ public:
     template <typename T>
     LocalTensor<T> GetWithOffset(uint32_t size, uint32_t offset, ascend_sim::At at = ascend_sim::At()) const {
         const ascend_sim::Instruction in(PIPE_S, "TBuf::Get", at);
-        in.require(uint64_t{offset} + uint64_t{size} * sizeof(T) <= buffer_->bytes, "bounds",
-                   buffer_->name() + " has " + std::to_string(buffer_->bytes) + " bytes, not " +
-                       std::to_string(uint64_t{offset} + uint64_t{size} * sizeof(T)));
+        in.require(uint64_t{offset} + uint64_t{size} * sizeof(T) <= buffer_->bytes, "bounds", [&] {
+            return buffer_->name() + " has " + std::to_string(buffer_->bytes) + " bytes, not " +
+                   std::to_string(uint64_t{offset} + uint64_t{size} * sizeof(T));
+        });
         return LocalTensor<T>(buffer_, buffer_->address + offset, size * static_cast<uint32_t>(sizeof(T)));
     }
 
@@ -47,7 +48,7 @@ public:
             ascend_sim::Buffer* b = buffers_[(next_ + i) % buffers_.size()];
             if (b->state == ascend_sim::BufferState::Free) found = b, next_ = (next_ + i + 1) % buffers_.size();
         }
-        in.require(found != nullptr, "queue", "no free buffer: " + states());
+        in.require(found != nullptr, "queue", [&] { return "no free buffer: " + states(); });
         in.require(c.alive[static_cast<int>(source)] < ascend_sim::kMaxAlive, "queue",
                    "more than 8 tensors of one position are allocated at once");
         ++c.alive[static_cast<int>(source)];
@@ -61,8 +62,9 @@ public:
     bool EnQue(const LocalTensor<T>& t, ascend_sim::At at = ascend_sim::At()) {
         const ascend_sim::Instruction in(PIPE_S, "EnQue", at);
         ascend_sim::Buffer* b = own(in, t, ascend_sim::BufferState::Occupied, "EnQue needs a tensor of AllocTensor");
-        in.require(static_cast<int32_t>(queued_.size()) < depth, "queue",
-                   "more tensors are enqueued than the queue's depth of " + std::to_string(depth) + ": " + states());
+        in.require(static_cast<int32_t>(queued_.size()) < depth, "queue", [&] {
+            return "more tensors are enqueued than the queue's depth of " + std::to_string(depth) + ": " + states();
+        });
         b->state = ascend_sim::BufferState::Enqueued;
         ++b->generation;
         b->filled = in.core().clock[producer()];
@@ -72,7 +74,7 @@ public:
     template <typename T>
     LocalTensor<T> DeQue(ascend_sim::At at = ascend_sim::At()) {
         const ascend_sim::Instruction in(PIPE_S, "DeQue", at);
-        in.require(!queued_.empty(), "queue", "the queue is empty: " + states());
+        in.require(!queued_.empty(), "queue", [&] { return "the queue is empty: " + states(); });
         ascend_sim::Buffer* b = queued_.front();
         queued_.pop_front();
         b->state = ascend_sim::BufferState::Dequeued;
@@ -87,8 +89,9 @@ public:
             if (o == t.buffer()) b = o;
         in.require(b != nullptr, "queue", "the tensor belongs to another queue");
         in.require(b->state == ascend_sim::BufferState::Dequeued || b->state == ascend_sim::BufferState::Occupied,
-                   "queue", b->name() + " is " + state_name(b->state) + ": freed twice, or still enqueued");
-        in.require(b->generation == t.generation(), "stale", b->name() + " was given back before");
+                   "queue",
+                   [&] { return b->name() + " is " + state_name(b->state) + ": freed twice, or still enqueued"; });
+        in.require(b->generation == t.generation(), "stale", [&] { return b->name() + " was given back before"; });
         b->state = ascend_sim::BufferState::Free;
         ++b->generation;
         b->freed = in.core().clock[consumer()];
@@ -112,7 +115,7 @@ private:
         for (ascend_sim::Buffer* b : buffers_) {
             if (b != t.buffer()) continue;
             in.require(b->generation == t.generation() && b->state == want, "queue",
-                       b->name() + " is " + state_name(b->state) + "; " + hint);
+                       [&] { return b->name() + " is " + state_name(b->state) + "; " + hint; });
             return b;
         }
         in.fail("queue", "the tensor belongs to another queue");
@@ -189,12 +192,13 @@ public:
 private:
     ascend_sim::Buffer* make(int64_t bytes, int position, const ascend_sim::At& at) {
         const ascend_sim::Instruction in(PIPE_S, "InitBuffer", at);
-        const std::string n = ascend_sim::first_argument(at, "InitBuffer");
-        in.require(bytes > 0, "buffer", n + " has no bytes");
+        const auto n = [&] { return ascend_sim::first_argument(at, "InitBuffer"); };
+        in.require(bytes > 0, "buffer", [&] { return n() + " has no bytes"; });
         const int64_t rounded = (bytes + ascend_sim::kBlock - 1) / ascend_sim::kBlock * ascend_sim::kBlock;
-        in.require(core_.used + rounded <= ascend_sim::kUbBytes, "ub_budget",
-                   n + " needs " + std::to_string(rounded) + " bytes, but of the unified buffer's " +
-                       std::to_string(ascend_sim::kUbBytes) + " are " + std::to_string(core_.used) + " taken");
+        in.require(core_.used + rounded <= ascend_sim::kUbBytes, "ub_budget", [&] {
+            return n() + " needs " + std::to_string(rounded) + " bytes, but of the unified buffer's " +
+                   std::to_string(ascend_sim::kUbBytes) + " are " + std::to_string(core_.used) + " taken";
+        });
         in.require(core_.buffers.size() < ascend_sim::kMaxBuffers, "buffer_count", "a kernel may have 64 buffers");
         ascend_sim::Buffer& b = core_.buffers.emplace_back();
         b.made = at;
@@ -245,7 +249,8 @@ inline EventPipes pipes_of(HardEvent e) {
 template <HardEvent event>
 void SetFlag(int32_t id, ascend_sim::At at = ascend_sim::At()) {
     const ascend_sim::Instruction in(sim::pipes_of(event).from, "SetFlag", at);
-    in.require(id >= 0 && id < 6, "flag", "event id " + std::to_string(id) + ": 0 to 5 are free to use");
+    in.require(id >= 0 && id < 6, "flag",
+               [&] { return "event id " + std::to_string(id) + ": 0 to 5 are free to use"; });
     for (auto& [key, clock] : in.core().flags) {
         (void)clock;
         if ((key & 255) == id && sim::pipes_of(static_cast<HardEvent>(key >> 8)).from == sim::pipes_of(event).from)
@@ -259,7 +264,7 @@ void WaitFlag(int32_t id, ascend_sim::At at = ascend_sim::At()) {
     const ascend_sim::Instruction in(sim::pipes_of(event).to, "WaitFlag", at);
     const auto f = in.core().flags.find(static_cast<int>(event) << 8 | id);
     in.require(f != in.core().flags.end(), "flag",
-               "event id " + std::to_string(id) + " was not set: the core waits for ever");
+               [&] { return "event id " + std::to_string(id) + " was not set: the core waits for ever"; });
     in.core().clock[sim::pipes_of(event).to].join(f->second);
     in.core().flags.erase(f);
 }

@@ -21,9 +21,10 @@ void check_shared(const Instruction& in, const LocalTensor<T>& shared, int64_t c
     const int64_t bytes = index ? 2 * one : one;
     const auto r = shared.first(bytes / int64_t{sizeof(T)}, "work area");
     in.check(r);
-    in.require(r.bytes <= shared.bytes(), "bounds",
-               in.text(r) + ": the work area has " + std::to_string(shared.bytes()) + " bytes, " +
-                   std::to_string(bytes) + " are needed");
+    in.require(r.bytes <= shared.bytes(), "bounds", [&] {
+        return in.text(r) + ": the work area has " + std::to_string(shared.bytes()) + " bytes, " +
+               std::to_string(bytes) + " are needed";
+    });
     in.write(r);
     in.undefine(r.address, r.bytes);
 }

@@ -19,10 +19,11 @@ inline bool holds(float a, float b, CMPMODE m) {
 template <typename U, typename T>
 void check_compare(const Instruction& in, const LocalTensor<U>& dst, int64_t count) {
     check_count(in, count);
-    in.require(count * sizeof(T) % ascend_sim::kRepeat == 0, "compare_count",
-               std::to_string(count) + " elements are no multiple of 256 bytes: the tail would not be computed");
+    in.require(count * sizeof(T) % ascend_sim::kRepeat == 0, "compare_count", [&] {
+        return std::to_string(count) + " elements are no multiple of 256 bytes: the tail would not be computed";
+    });
     const auto d = dst.first(count / 8 / sizeof(U), "destination");
-    in.require(d.bytes <= dst.bytes(), "bounds", in.text(d) + " leaves its tensor");
+    in.require(d.bytes <= dst.bytes(), "bounds", [&] { return in.text(d) + " leaves its tensor"; });
     in.check(d);
 }
 template <typename U>
@@ -36,7 +37,7 @@ template <typename T>
 void read_operand(const Instruction& in, const LocalTensor<T>& t, int64_t count) {
     const auto r = t.first(count, "source");
     in.check(r);
-    in.require(r.bytes <= t.bytes(), "bounds", in.text(r) + " leaves its tensor");
+    in.require(r.bytes <= t.bytes(), "bounds", [&] { return in.text(r) + " leaves its tensor"; });
     in.read(r);
 }
 }  // namespace sim
@@ -118,15 +119,16 @@ void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTen
     sim::read_operand(in, offset, count);
     const auto d = dst.first(count, "destination");
     in.check(d);
-    in.require(d.bytes <= dst.bytes(), "bounds", in.text(d) + " leaves its tensor");
+    in.require(d.bytes <= dst.bytes(), "bounds", [&] { return in.text(d) + " leaves its tensor"; });
     const uint32_t* o = offset.data(in.core());
     std::vector<T> values(count);
     for (int64_t i = 0; i < count; ++i) {
         const uint64_t from = uint64_t{base} + o[i];
-        in.require(from % sizeof(T) == 0, "alignment", "offset " + std::to_string(from) + " is within an element");
-        in.require(
-            from + sizeof(T) <= src.bytes(), "bounds",
-            "offset " + std::to_string(from) + " leaves the source of " + std::to_string(src.bytes()) + " bytes");
+        in.require(from % sizeof(T) == 0, "alignment",
+                   [&] { return "offset " + std::to_string(from) + " is within an element"; });
+        in.require(from + sizeof(T) <= src.bytes(), "bounds", [&] {
+            return "offset " + std::to_string(from) + " leaves the source of " + std::to_string(src.bytes()) + " bytes";
+        });
         const auto r = src.range(from / sizeof(T), 1, "source");
         in.check(r, sizeof(T));
         in.read(r);

@@ -20,9 +20,9 @@ public:
     }
     T GetValue(uint64_t offset, ascend_sim::At at = ascend_sim::At()) const {
         const ascend_sim::Instruction in(PIPE_S, "GetValue", at);
-        in.require(
-            offset < size_, "gm_bounds",
-            "element " + std::to_string(offset) + " of a GlobalTensor of " + std::to_string(size_) + " elements");
+        in.require(offset < size_, "gm_bounds", [&] {
+            return "element " + std::to_string(offset) + " of a GlobalTensor of " + std::to_string(size_) + " elements";
+        });
         in.read_global(data_ + offset, sizeof(T), "source");
         in.global(data_ + offset, sizeof(T), "source");
         return load(data_ + offset);
@@ -30,9 +30,9 @@ public:
     // Through the data cache: kernels must write it back with DataCacheCleanAndInvalid.
     void SetValue(uint64_t offset, T value, ascend_sim::At at = ascend_sim::At()) const {
         const ascend_sim::Instruction in(PIPE_S, "SetValue", at);
-        in.require(
-            offset < size_, "gm_bounds",
-            "element " + std::to_string(offset) + " of a GlobalTensor of " + std::to_string(size_) + " elements");
+        in.require(offset < size_, "gm_bounds", [&] {
+            return "element " + std::to_string(offset) + " of a GlobalTensor of " + std::to_string(size_) + " elements";
+        });
         in.write_global(data_ + offset, sizeof(T), "destination");
         in.core().dirty_cache = true;
         std::memcpy(data_ + offset, &value, sizeof(T));
@@ -80,7 +80,8 @@ public:
         const ascend_sim::Instruction in(PIPE_S, "GetValue", at);
         const auto r = range(index, "source");
         in.check(r, sizeof(T));
-        in.require(uint64_t{index} * sizeof(T) + sizeof(T) <= bytes_, "bounds", in.text(r) + " leaves its tensor");
+        in.require(uint64_t{index} * sizeof(T) + sizeof(T) <= bytes_, "bounds",
+                   [&] { return in.text(r) + " leaves its tensor"; });
         in.read(r);
         return element(in.core(), index);
     }
@@ -88,7 +89,8 @@ public:
         const ascend_sim::Instruction in(PIPE_S, "SetValue", at);
         const auto r = range(index, "destination");
         in.check(r, sizeof(T));
-        in.require(uint64_t{index} * sizeof(T) + sizeof(T) <= bytes_, "bounds", in.text(r) + " leaves its tensor");
+        in.require(uint64_t{index} * sizeof(T) + sizeof(T) <= bytes_, "bounds",
+                   [&] { return in.text(r) + " leaves its tensor"; });
         in.write(r);
         std::memcpy(in.core().ub.data() + r.address, &value, sizeof(T));
     }

@@ -34,7 +34,7 @@ inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 inline void check_count(const Instruction& in, int64_t count) {
-    in.require(count > 0, "count", "a count of " + std::to_string(count));
+    in.require(count > 0, "count", [&] { return "a count of " + std::to_string(count); });
 }
 template <typename D, typename... S>
 void check_operands(const Instruction& in, int64_t count, const LocalTensor<D>& dst, const LocalTensor<S>&... src) {
@@ -44,7 +44,7 @@ void check_operands(const Instruction& in, int64_t count, const LocalTensor<D>& 
     const auto fits = [&](const auto& t, const char* role) {
         const auto r = t.first(count, role);
         in.require(r.bytes <= t.bytes(), "bounds",
-                   in.text(r) + ": the tensor has " + std::to_string(t.bytes()) + " bytes");
+                   [&] { return in.text(r) + ": the tensor has " + std::to_string(t.bytes()) + " bytes"; });
         in.check(r);
         return r;
     };
@@ -81,8 +81,9 @@ void each_lane(int64_t mask, int64_t repeat, int64_t block_stride, int64_t repea
 template <typename T>
 void check_mask(const Instruction& in, int64_t mask, int64_t repeats) {
     constexpr int64_t lanes = ascend_sim::kRepeat / sizeof(T);
-    in.require(mask >= 1 && mask <= lanes, "mask",
-               "a mask of " + std::to_string(mask) + ", 1 to " + std::to_string(lanes) + " are allowed");
+    in.require(mask >= 1 && mask <= lanes, "mask", [&] {
+        return "a mask of " + std::to_string(mask) + ", 1 to " + std::to_string(lanes) + " are allowed";
+    });
     field(in, "repeatTime", repeats, 255);
 }
 template <typename T>
