@@ -10,10 +10,12 @@ namespace opwright::math {
 namespace {
 constexpr size_t kLineLimit = 4000;  // shared subexpressions can be exponentially long as text
 
-std::string number_text(double v) {
+// In as few digits as tell the value from others of its type.
+std::string number_text(double v, DType t) {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    return fmt::format("{}", v);
+    const auto f = static_cast<float>(v);
+    return t != DType::F64 && static_cast<double>(f) == v ? fmt::format("{}", f) : fmt::format("{}", v);
 }
 int precedence(Fn f) {
     switch (f) {
@@ -79,7 +81,7 @@ struct Printer {
         switch (e.kind) {
             case ExprKind::Literal:
                 if (e.dtype == DType::Bool) return e.integer ? "true" : "false";
-                return is_float(e.dtype) ? number_text(e.number) : std::to_string(e.integer);
+                return is_float(e.dtype) ? number_text(e.number, e.dtype) : std::to_string(e.integer);
             case ExprKind::Index: return p.vars[e.ref].name;
             case ExprKind::Size: return e.sym.str();
             case ExprKind::Load: {

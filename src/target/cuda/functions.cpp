@@ -24,9 +24,6 @@ Operand cast_to(std::string_view type, const Operand& a) {
     return {fmt::format("({}){}", type, a.at(L::Unary)), L::Unary};
 }
 int bits(DType t) { return static_cast<int>(size_of(t)) * 8; }
-bool is_name(const std::string& s) {
-    return std::all_of(s.begin(), s.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
-}
 
 // + - * of integers, wrapping: narrow types widen to int by themselves, 32 and 64 bits go through unsigned.
 Operand wrapping(const char* op, const Operand& a, const Operand& b, DType t) {
@@ -35,7 +32,13 @@ Operand wrapping(const char* op, const Operand& a, const Operand& b, DType t) {
     if (t == DType::U32 || t == DType::U64) return infix(a, op, b, level, level, right);
     if (bits(t) < 32 && t != DType::U16) return cast_to(c_type(t), {infix(a, op, b, level, level, right).text, level});
     const char* wide = bits(t) == 64 ? "unsigned long long" : "unsigned";
-    return cast_to(c_type(t), infix(cast_to(wide, a), op, cast_to(wide, b), level, level, right));
+    // A size is widened with its sign by either cast: one is enough.
+    constexpr std::string_view widened = "(long long)";
+    const auto unsigned_of = [&](const Operand& x) {
+        const bool twice = bits(t) == 64 && x.level == L::Unary && x.text.starts_with(widened);
+        return cast_to(wide, twice ? Operand{x.text.substr(widened.size()), L::Unary} : x);
+    };
+    return cast_to(c_type(t), infix(unsigned_of(a), op, unsigned_of(b), level, level, right));
 }
 
 Operand call_float(Fn f, std::span<const Operand> a, DType t, Helpers& h) {

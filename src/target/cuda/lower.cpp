@@ -252,8 +252,10 @@ Status Lowering::group(const Group& g, const schedule::NestPlan* plan, schedule:
     made_ = made;
     refusal_.reset();
     const TensorId result = g.slices ? g.slices->partial : c_.p.equations[g.equations.back()].lhs;
-    const std::string name =
-        c_.names.fresh(c_.p.name + (out_.stages.empty() ? "" : "_" + c_.p.tensors[result].name) + "_kernel");
+    // The first kernel that writes a result has the operator's name, the others have that of what they write.
+    const bool plain = !named_ && c_.p.tensors[result].role != Role::Temp;
+    named_ |= plain;
+    const std::string name = c_.names.fresh(c_.p.name + (plain ? "" : "_" + c_.p.tensors[result].name) + "_kernel");
     Stage stage;
     stage.when = g.when;
     stage.points = points_of(c_.p, g.grid);

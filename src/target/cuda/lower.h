@@ -68,6 +68,7 @@ private:
     TileShape pinned_tiles_{};
     const schedule::NestPlan* plan_ = nullptr;
     schedule::NestPlan* made_ = nullptr;
+    bool named_ = false;  // a kernel has the operator's name
     std::optional<Diagnostic> refusal_;
 };
 

@@ -90,7 +90,7 @@ int whole_power(const Program& p, const Expr& x) {
 }
 }  // namespace
 
-Operand Point::eval(ExprId e) {
+Operand Point::eval(ExprId e, const char* name) {
     if (auto it = values_.find(e); it != values_.end()) return it->second;
     const Expr& x = c_.p.expr(e);
     Operand r;
@@ -156,7 +156,7 @@ Operand Point::eval(ExprId e) {
     constexpr size_t kLong = 70;
     const bool call = r.level == L::Atom && r.text.find('(') != std::string::npos;
     if (!simple && (uses_[e] > 1 || r.text.size() > kLong) && (r.level != L::Atom || call)) {
-        const std::string n = c_.names.fresh("t");
+        const std::string n = c_.names.fresh(name);
         c_.code.line("const {} {} = {};", c_type(x.dtype), n, r.text);
         r = {n};
     }
@@ -248,9 +248,7 @@ void Point::accumulate(ExprId reduce, const Accumulator& a) {
     const Expr& body = c_.p.expr(x.args[0]);
     if (is_arg(x.reduce)) {
         std::string value = eval(x.args[0]).text;
-        const bool name = std::all_of(value.begin(), value.end(),
-                                      [](unsigned char ch) { return std::isalnum(ch) || ch == '_'; });
-        if (!name) {
+        if (!is_name(value)) {
             const std::string candidate = c_.names.fresh("candidate");
             c_.code.line("const {} {} = {};", c_type(a.type), candidate, value);
             value = candidate;
@@ -279,7 +277,7 @@ void Point::accumulate(ExprId reduce, const Accumulator& a) {
         else
             c_.code.line("{} = {};", a.value, combine(x.reduce, {a.value}, v, a.type, c_.helpers).text);
     }
-    if (conditional) c_.code.close();
+    if (conditional) c_.code.close_if();
     restore(scope);
 }
 
@@ -422,8 +420,12 @@ Place Point::place(TensorId t, const ExprId* at, Outside outside, const std::str
             }
         } else {
             // Data: in 64 bits until it is known to be inside.
-            const std::string name = c_.names.fresh("at");
-            c_.code.line("const long long {} = {};", name, eval(at[d]).text);
+            std::string name = eval(at[d], "at").text;
+            if (!is_name(name)) {
+                const std::string value = std::move(name);
+                name = c_.names.fresh("at");
+                c_.code.line("const long long {} = {};", name, value);
+            }
             i = "(Index)" + name;
             const std::string inside = fmt::format("{} >= 0 && {} < {}", name, name, n.at(L::Shift));
             switch (outside) {
@@ -514,7 +516,7 @@ void Point::store(const Equation& q, const Operand& value, bool atomic) {
         c_.code.line("atomic_update(&{}, [&]({} {}) {{ return {}; }});", element, memory_type(stored), old,
                      to_memory(combine(op, before, {v}, compute, c_.helpers), stored, c_.helpers).text);
     }
-    if (!at.condition.empty()) c_.code.close();
+    if (!at.condition.empty()) c_.code.close_if();
 }
 
 // ---- walks

@@ -75,7 +75,7 @@ public:
 
     // Prepares for evaluating `root`: parts with several uses get a name.
     void count_uses(math::ExprId root);
-    Operand eval(math::ExprId e);
+    Operand eval(math::ExprId e, const char* name = "t");
     Operand named(math::ExprId e, const std::string& name);  // eval, as a constant of a name
     // Names the values of the largest parts of `root` that depend neither on `lane` nor on a variable that is not bound
     // yet: loops opened after this do not repeat them.

@@ -1,5 +1,7 @@
 #include "target/cuda/text.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace opwright::target::cuda {
@@ -48,6 +50,18 @@ void Code::raw(std::string_view text) {
     out_ += '\n';
 }
 
+void Code::close_if() {
+    const std::string outer(static_cast<size_t>(depth_ - 1) * 4, ' '), inner = outer + "    ";
+    const auto line_before = [&](size_t end) { return end == 0 ? 0 : out_.rfind('\n', end - 1) + 1; };
+    const size_t body = line_before(out_.size() - 1), head = line_before(body == 0 ? 0 : body - 1);
+    const std::string_view all = out_, test = all.substr(head, body - head), statement = all.substr(body);
+    const bool single = test.starts_with(outer + "if (") && test.ends_with(" {\n") && statement.starts_with(inner) &&
+                        statement[inner.size()] != ' ' && statement.ends_with(";\n");
+    if (!single || test.size() + statement.size() - inner.size() - 3 > 120) return close();
+    --depth_;
+    out_ = out_.substr(0, body - 2) + out_.substr(body + inner.size());
+}
+
 void Code::comment(std::string_view text) {
     const size_t width = 116 - static_cast<size_t>(depth_) * 4;
     while (!text.empty()) {
@@ -61,6 +75,10 @@ void Code::comment(std::string_view text) {
         text.remove_prefix(n);
         while (text.starts_with(' ')) text.remove_prefix(1);
     }
+}
+
+bool is_name(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
 bool mentions_word(std::string_view text, std::string_view word) {

@@ -28,6 +28,7 @@ public:
         --depth_;
         raw("}" + std::string(after));
     }
+    void close_if();                      // the same, without braces around a single statement that fits the line
     void raw(std::string_view text);      // one line, as it is
     void comment(std::string_view text);  // wrapped to the width of a page
     std::string take() { return std::move(out_); }
@@ -40,6 +41,8 @@ private:
     int depth_ = 0;
 };
 
+// Whether the text is an identifier, or a number without a point.
+bool is_name(std::string_view text);
 // Whether the identifier stands in the text.
 bool mentions_word(std::string_view text, std::string_view word);
 

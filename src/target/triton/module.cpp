@@ -24,6 +24,15 @@ std::string tuple(const std::vector<std::string>& items) {
     return items.size() == 1 ? "(" + items[0] + ",)" : fmt::format("({})", fmt::join(items, ", "));
 }
 
+// What functions of several tensors check each of them with.
+const char* const kExpect = R"(def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
+)";
+
 class Writer {
 public:
     Writer(const Program& p, const EmitOptions& o) : p_(p), options_(o), file_(p) {}
@@ -38,6 +47,7 @@ public:
         write_function(function);
         PythonWriter check;
         write_check(p_, file_, m_.function, input_names_, m_.keywords, options_.sizes, check);
+        if (p_.inputs.size() > 1) kernels_ += kExpect;
         m_.text = head() + file_.helpers() + kernels_ + function.text() + check.text();
         return std::move(m_);
     }
@@ -145,12 +155,16 @@ private:
             const TensorInfo& info = p_.tensors[t];
             const std::string& n = file_.tensor(t);
             const auto rank = info.shape.size();
-            w.line(
-                fmt::format("if {0}.dtype != {1} or {0}.dim() != {2}:", n, kTypes[static_cast<int>(info.dtype)], rank));
+            const char* const type = kTypes[static_cast<int>(info.dtype)];
+            if (p_.inputs.size() > 1) {
+                w.line(fmt::format("_expect({}, {}, {}, {})", quoted(p_.name + ": " + n), n, type, rank));
+                continue;
+            }
+            w.line(fmt::format("if {0}.dtype != {1} or {0}.dim() != {2}:", n, type, rank));
             w.indent();
             w.line(fmt::format(
                 "raise ValueError(f\"{}: {} must be {} with {} dim{}, but is {{{}.dtype}} with {{{}.dim()}}.\")",
-                p_.name, n, kTypes[static_cast<int>(info.dtype)], rank, rank == 1 ? "" : "s", n, n));
+                p_.name, n, type, rank, rank == 1 ? "" : "s", n, n));
             w.outdent();
         }
         const std::string first = file_.tensor(p_.inputs[0]);

@@ -1,7 +1,7 @@
 // layer_norm: Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the mean and 1/deviation.
 //
 //     centre[a0] = sum[r0](x[a0,r0]) / cast(n5, f32)
-//     inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(n5, f32) + 9.999999747378752e-06)
+//     inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(n5, f32) + 1e-05)
 //     y[a0,r0] = (x[a0,r0] - centre[a0]) * inv_std[a0] * scale[r0] + bias[r0]
 //
 // Global memory, in bytes: reads x (4 * sizeA0 * sizeR0), scale (4 * sizeR0), bias (4 * sizeR0); writes y (4 *

@@ -1,7 +1,6 @@
 // gelu_tanh: The approximation of GELU by tanh.
 //
-//     y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.044714998453855515 * x[i0,i1] * x[i0,i1]
-//         * x[i0,i1])))
+//     y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978846 * (x[i0,i1] + 0.044715 * x[i0,i1] * x[i0,i1] * x[i0,i1])))
 //
 // Reads 4*i0*i1 bytes and writes 4*i0*i1: 8*i0*i1 / 4.28e12 s at least, at what an H200 copies. Operations: 9*i0*i1:
 // 9*i0*i1 / 6.7e13 s at least, at what its f32 units do.

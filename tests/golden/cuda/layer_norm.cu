@@ -3,7 +3,7 @@
 //
 //     centre[a0] = sum[r0](cast(x[a0,r0], f32)) / cast(r0, f32)
 //     inv_std[a0] = 1 / sqrt(sum[r0]((cast(x[a0,r0], f32) - centre[a0]) * (cast(x[a0,r0], f32) - centre[a0])) /
-//         cast(r0, f32) + 9.999999747378752e-06)
+//         cast(r0, f32) + 1e-05)
 //     y[a0,r0] = cast(cast(cast(cast(cast((cast(x[a0,r0], f32) - centre[a0]) * inv_std[a0], bf16), f32) *
 //         cast(scale[r0], f32), bf16), f32) + cast(bias[r0], f32), bf16)
 //

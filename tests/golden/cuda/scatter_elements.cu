@@ -74,13 +74,12 @@ extern "C" __global__ void scatter_elements_y_kernel(
         for (Index k = 0; k < K; ++k) {
             const float v_value = v2[k * n_f0 + f0];
             const long long at_value = at[k * n_f0 + f0];
-            const long long t = (long long)((unsigned long long)at_value + (unsigned long long)(long long)N);
-            const long long at2 = at_value < 0ll ? t : at_value;
+            const long long at2 = at_value < 0ll
+                ? (long long)((unsigned long long)at_value + (unsigned long long)N)
+                : at_value;
             const bool inside = at2 >= 0 && at2 < N;
             if (!inside) *fault = 1;
-            if (inside) {
-                y[(Index)at2 * n_b0 + f0] = v_value;
-            }
+            if (inside) y[(Index)at2 * n_b0 + f0] = v_value;
         }
     }
 }

@@ -76,20 +76,17 @@ def conv_kernel(
     tl.store(y_ptr + ((batch * M + m[:, None]) * P0 + p0[None, :]) * P1 + p1[None, :], y, mask=mask)
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def conv(x, w, bias):
     """Convolution with every output channel reading every input channel."""
-    if x.dtype != torch.float32 or x.dim() != 4:
-        raise ValueError(
-            f"conv: x must be torch.float32 with 4 dims, but is {x.dtype} with {x.dim()}."
-        )
-    if w.dtype != torch.float32 or w.dim() != 4:
-        raise ValueError(
-            f"conv: w must be torch.float32 with 4 dims, but is {w.dtype} with {w.dim()}."
-        )
-    if bias.dtype != torch.float32 or bias.dim() != 1:
-        raise ValueError(
-            f"conv: bias must be torch.float32 with 1 dim, but is {bias.dtype} with {bias.dim()}."
-        )
+    _expect("conv: x", x, torch.float32, 4)
+    _expect("conv: w", w, torch.float32, 4)
+    _expect("conv: bias", bias, torch.float32, 1)
     device = x.device
     N, C, X_2, X_3 = x.shape
     M, _, K0, K1 = w.shape

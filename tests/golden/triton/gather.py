@@ -47,16 +47,16 @@ def gather_kernel(
     tl.store(y_ptr + (j0 * J1 + j1[:, None]) * B0 + b0[None, :], y, mask=mask)
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def gather(x, at, *, check_indices=True):
     """Slices of x at the given places along a dim."""
-    if x.dtype != torch.float32 or x.dim() != 2:
-        raise ValueError(
-            f"gather: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
-        )
-    if at.dtype != torch.int64 or at.dim() != 2:
-        raise ValueError(
-            f"gather: at must be torch.int64 with 2 dims, but is {at.dtype} with {at.dim()}."
-        )
+    _expect("gather: x", x, torch.float32, 2)
+    _expect("gather: at", at, torch.int64, 2)
     device = x.device
     X_0, B0 = x.shape
     J0, J1 = at.shape

@@ -1,7 +1,7 @@
 """gelu_tanh: The approximation of GELU by tanh.
 
-    y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978845834732056 * (x[i0,i1] + 0.044714998453855515 *
-        x[i0,i1] * x[i0,i1] * x[i0,i1])))
+    y[i0,i1] = 0.5 * x[i0,i1] * (1 + tanh(0.7978846 * (x[i0,i1] + 0.044715 * x[i0,i1] * x[i0,i1] *
+        x[i0,i1])))
 
 Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
 against NumPy: on the GPU, or on the CPU with TRITON_INTERPRET=1.

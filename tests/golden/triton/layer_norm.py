@@ -2,7 +2,7 @@
 
     centre[a0] = sum[r0](x[a0,r0]) / cast(r0, f32)
     inv_std[a0] = 1 / sqrt(sum[r0]((x[a0,r0] - centre[a0]) * (x[a0,r0] - centre[a0])) / cast(r0,
-        f32) + 9.999999747378752e-06)
+        f32) + 1e-05)
     y[a0,r0] = (x[a0,r0] - centre[a0]) * inv_std[a0] * scale[r0] + bias[r0]
 
 Written by Opwright, for Triton 3.4 to 3.9; needs only torch and triton. Run as a program it checks itself
@@ -164,22 +164,19 @@ def layer_norm_steps_kernel(
         tl.store(y_ptr + a0 * R0 + (r0 + 32768), y_1, mask=mask, cache_modifier=".cs")
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def layer_norm(x, scale, bias):
     """Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the
     mean and 1/deviation.
     """
-    if x.dtype != torch.float32 or x.dim() != 2:
-        raise ValueError(
-            f"layer_norm: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
-        )
-    if scale.dtype != torch.float32 or scale.dim() != 1:
-        raise ValueError(
-            f"layer_norm: scale must be torch.float32 with 1 dim, but is {scale.dtype} with {scale.dim()}."
-        )
-    if bias.dtype != torch.float32 or bias.dim() != 1:
-        raise ValueError(
-            f"layer_norm: bias must be torch.float32 with 1 dim, but is {bias.dtype} with {bias.dim()}."
-        )
+    _expect("layer_norm: x", x, torch.float32, 2)
+    _expect("layer_norm: scale", scale, torch.float32, 1)
+    _expect("layer_norm: bias", bias, torch.float32, 1)
     device = x.device
     A0, R0 = x.shape
     if scale.shape != (R0,):

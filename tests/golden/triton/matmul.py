@@ -46,16 +46,16 @@ def matmul_kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc, mask=mask)
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def matmul(a, w):
     """Matrix product of the last two dims, broadcast over the dims before them."""
-    if a.dtype != torch.float32 or a.dim() != 2:
-        raise ValueError(
-            f"matmul: a must be torch.float32 with 2 dims, but is {a.dtype} with {a.dim()}."
-        )
-    if w.dtype != torch.float32 or w.dim() != 2:
-        raise ValueError(
-            f"matmul: w must be torch.float32 with 2 dims, but is {w.dtype} with {w.dim()}."
-        )
+    _expect("matmul: a", a, torch.float32, 2)
+    _expect("matmul: w", w, torch.float32, 2)
     device = a.device
     M, K = a.shape
     _, N = w.shape

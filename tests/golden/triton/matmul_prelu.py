@@ -51,20 +51,17 @@ def matmul_prelu_kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], y, mask=mask)
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def matmul_prelu(x, w, a):
     """Linear layer without bias, then PReLU with one slope a column."""
-    if x.dtype != torch.float32 or x.dim() != 2:
-        raise ValueError(
-            f"matmul_prelu: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
-        )
-    if w.dtype != torch.float32 or w.dim() != 2:
-        raise ValueError(
-            f"matmul_prelu: w must be torch.float32 with 2 dims, but is {w.dtype} with {w.dim()}."
-        )
-    if a.dtype != torch.float32 or a.dim() != 1:
-        raise ValueError(
-            f"matmul_prelu: a must be torch.float32 with 1 dim, but is {a.dtype} with {a.dim()}."
-        )
+    _expect("matmul_prelu: x", x, torch.float32, 2)
+    _expect("matmul_prelu: w", w, torch.float32, 2)
+    _expect("matmul_prelu: a", a, torch.float32, 1)
     device = x.device
     M, K = x.shape
     N, _ = w.shape

@@ -46,22 +46,19 @@ def scatter_elements_y_kernel_1(
         tl.store(y_ptr + at_1 * B0 + f0, v, mask=mask & (at_1 >= 0) & (at_1 < N))
 
 
+def _expect(what, tensor, dtype, dims):
+    if tensor.dtype != dtype or tensor.dim() != dims:
+        wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
+        raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
 def scatter_elements(x, at, v, *, check_indices=True):
     """x with elements set to v at places along a dim, or combined with them: reduction none,
     add, mul, max or min.
     """
-    if x.dtype != torch.float32 or x.dim() != 2:
-        raise ValueError(
-            f"scatter_elements: x must be torch.float32 with 2 dims, but is {x.dtype} with {x.dim()}."
-        )
-    if at.dtype != torch.int64 or at.dim() != 2:
-        raise ValueError(
-            f"scatter_elements: at must be torch.int64 with 2 dims, but is {at.dtype} with {at.dim()}."
-        )
-    if v.dtype != torch.float32 or v.dim() != 2:
-        raise ValueError(
-            f"scatter_elements: v must be torch.float32 with 2 dims, but is {v.dtype} with {v.dim()}."
-        )
+    _expect("scatter_elements: x", x, torch.float32, 2)
+    _expect("scatter_elements: at", at, torch.int64, 2)
+    _expect("scatter_elements: v", v, torch.float32, 2)
     device = x.device
     N, B0 = x.shape
     K, F0 = at.shape
