@@ -4,3 +4,4 @@
 #include "sim/copy.h"
 #include "sim/reduce.h"
 #include "sim/select.h"
+#include "sim/transpose.h"

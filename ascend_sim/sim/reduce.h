@@ -12,13 +12,21 @@ T tree_sum(const T* x, int64_t n) {
     while (half_n * 2 < n) half_n *= 2;
     return T(static_cast<float>(tree_sum(x, half_n)) + static_cast<float>(tree_sum(x + half_n, n - half_n)));
 }
-// The work area of a reduction, by the documentation one element a repeat, rounded to 32 bytes; with an index the
-// results of two levels, value and index each.
+// Bytes of a reduction's work area by the documentation: what each repeat delivers, rounded to 32 bytes. An extreme
+// always comes with its index, two elements; where the index is wanted, the results of all levels are kept.
 template <typename T>
-void check_shared(const Instruction& in, const LocalTensor<T>& shared, int64_t count, bool index) {
-    const int64_t repeats = (count * int64_t{sizeof(T)} + ascend_sim::kRepeat - 1) / ascend_sim::kRepeat;
-    const int64_t one = (repeats * (index ? 2 : 1) * int64_t{sizeof(T)} + kBlock - 1) / kBlock * kBlock;
-    const int64_t bytes = index ? 2 * one : one;
+int64_t work_bytes(int64_t count, int64_t delivered, bool all_levels) {
+    constexpr int64_t lanes = ascend_sim::kRepeat / sizeof(T);
+    int64_t bytes = 0;
+    for (int64_t n = count;;) {
+        const int64_t repeats = (n + lanes - 1) / lanes;
+        n = repeats * delivered;
+        bytes += (n * int64_t{sizeof(T)} + kBlock - 1) / kBlock * kBlock;
+        if (!all_levels || repeats == 1) return bytes;
+    }
+}
+template <typename T>
+void check_shared(const Instruction& in, const LocalTensor<T>& shared, int64_t bytes) {
     const auto r = shared.first(bytes / int64_t{sizeof(T)}, "work area");
     in.check(r);
     in.require(r.bytes <= shared.bytes(), "bounds", [&] {
@@ -47,7 +55,7 @@ void reduce_extreme(const char* name, At at, const LocalTensor<T>& dst, const Lo
             best = i;
     }
     const T value = x[best];
-    check_shared(in, shared, count, index);
+    check_shared(in, shared, work_bytes<T>(count, 2, index));
     in.write(d);
     dst.data(in.core())[0] = value;
     if (index) {  // the index as bits in the element's type
@@ -76,7 +84,7 @@ void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Local
     T sum = sim::tree_sum(x, std::min(count, lanes));
     for (int64_t i = lanes; i < count; i += lanes)
         sum = T(static_cast<float>(sum) + static_cast<float>(sim::tree_sum(x + i, std::min(count - i, lanes))));
-    sim::check_shared(in, sharedTmp, count, false);
+    sim::check_shared(in, sharedTmp, sim::work_bytes<T>(count, 1, false));
     in.write(d);
     dst.data(in.core())[0] = sum;
 }

@@ -157,16 +157,4 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t repeatTi
         }
 }
 
-// 16 x 16 elements of 16 bits.
-template <typename T>
-void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, ascend_sim::At at = ascend_sim::At()) {
-    static_assert(sizeof(T) == 2, "Transpose moves elements of 16 bits");
-    const sim::Instruction in(PIPE_V, "Transpose", at);
-    sim::check_operands(in, 256, dst, src);
-    T t[256];
-    std::memcpy(t, src.data(in.core()), sizeof t);
-    for (int i = 0; i < 16; ++i)
-        for (int j = 0; j < 16; ++j) dst.data(in.core())[j * 16 + i] = t[i * 16 + j];
-}
-
 }  // namespace AscendC

@@ -75,6 +75,7 @@ public:
         return r;
     }
     uint32_t GetSize() const { return bytes_ / sizeof(T); }
+    T* GetPhyAddr(uint32_t offset = 0) const { return data(*ascend_sim::g_core) + offset; }
 
     T GetValue(uint32_t index, ascend_sim::At at = ascend_sim::At()) const {
         const ascend_sim::Instruction in(PIPE_S, "GetValue", at);

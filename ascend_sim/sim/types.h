@@ -163,6 +163,11 @@ struct UnaryRepeatParams {
 struct BrcbRepeatParams {
     int64_t dstBlkStride = 1, dstRepStride = 8;
 };
+// Strides between repeats in blocks of 32 bytes.
+struct TransDataTo5HDParams {
+    bool dstHighHalf = false, srcHighHalf = false;
+    int64_t repeatTimes = 1, dstRepStride = 0, srcRepStride = 0;
+};
 
 }  // namespace AscendC
 

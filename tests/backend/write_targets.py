@@ -54,7 +54,8 @@ The tile program is the same; what a buffer, a loop over lanes and a load become
 | a block | one element | registers of the block's threads | block value | local tensor in unified buffer |
 | a row held whole | array on the heap | registers, then shared memory | block padded to a power of two | local tensor, while it fits |
 | a row longer than that | the same | eight multiprocessors' registers, then read again for each fold | walked in steps: two folds in one walk, a beginning that stays | walked in steps |
-| fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | halving `Add`, `ReduceSum` |
+| fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | `ReduceSum`, `ReduceMax`, with an index for argmax |
+| rows read across | strides | tiles turned in shared memory | square blocks | `DataCopyPad` with a stride, `TransDataTo5HD` |
 | contraction | three loops | `mma.sync` or multiply-adds on register tiles | `tl.dot` | `Matmul` object |
 | ragged tail | loop bound | predicate | `mask=` | `DataCopyPad`, count of the instruction |
 | the block's size | none | `PER`, threads | `BLOCK_...`, chosen by the host for each call | `tileLength`, counted by the host for each call |
@@ -64,10 +65,12 @@ A schedule by hand changes the block: `opwright explain OPERATOR --level schedul
 `opwright emit OPERATOR --target NAME --schedule FILE` takes a changed one, or says which limit it breaks.
 
 With Ascend C go a launch, a test that runs on the simulator (`opwright ascend-sim NAME_test.cpp`) and on a device, and a
-binding for PyTorch. erf, tanh, sine and the like are evaluated by the scalar unit there: the documented vector
-instructions have `Exp`, `Ln`, `Sqrt`, `Rsqrt` and division, whose error on the chip is not documented, so that what is
-built from them could not be promised a bound; the library's `Tanh` and `Erf` need a work area that only its own host
-library sizes.
+binding for PyTorch. exp, log, sqrt and division are instructions there, tanh, erf, expm1 and log1p are sequences of
+instructions; sine, pow and the like have none and are evaluated by the scalar unit, element by element.
+Tensors whose rows lie across the tiles, as in a transpose, are read along their rows, 128 bytes of each, and turned in the
+unified buffer (`TransDataTo5HD`), for elements of 16 and 32 bits. argmax and argmin of floats along the lanes are
+`ReduceMax` and `ReduceMin` with an index: the first of equals is theirs by the manual, what they make of NaN and -0 is not
+said, so that they are given neither. Convolutions run on the vector units.
 """
 
 OUTRO = """

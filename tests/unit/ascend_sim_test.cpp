@@ -54,6 +54,13 @@ struct Bench {
     }
 };
 
+// Turns 16 x 8 floats that lie one behind the other.
+void turn(const LocalTensor<float>& dst, const LocalTensor<float>& src, int64_t repeats, int64_t stride) {
+    LocalTensor<float> to[16], from[16];
+    for (uint32_t i = 0; i < 16; ++i) to[i] = dst[i * 8], from[i] = src[i * 8];
+    TransDataTo5HD<float>(to, from, TransDataTo5HDParams{false, false, repeats, stride, stride});
+}
+
 struct Case {
     const char* name;
     const char* rule;
@@ -390,6 +397,58 @@ const std::vector<Case>& cases() {
              b.pipe.InitBuffer(work, bug ? 32 : 64);
              b.sum([&](auto& x, auto&, auto&) { ReduceMax(buffer.Get<float>(), x, work.Get<float>(), kCount, true); });
          }},
+        {"WorkAreaWithoutRoomForIndices", "bounds",
+         [](Bench& b, bool bug) {  // an extreme comes with its index, wanted or not
+             TBuf<TPosition::VECCALC> terms, buffer, work;
+             b.pipe.InitBuffer(terms, 5 * 256);
+             b.pipe.InitBuffer(buffer, 32);
+             b.pipe.InitBuffer(work, bug ? 32 : 64);
+             Duplicate(terms.Get<float>(), 1.0f, 5 * 64);
+             ReduceMax(buffer.Get<float>(), terms.Get<float>(), work.Get<float>(), 5 * 64);
+             b.sum([](auto&, auto&, auto&) {});
+         }},
+        {"TurnedOntoItself", "overlap",
+         [](Bench& b, bool bug) {
+             TBuf<TPosition::VECCALC> buffer;
+             b.pipe.InitBuffer(buffer, 2 * 512);
+             LocalTensor<float> t = buffer.Get<float>();
+             Duplicate(t, 1.0f, 256);
+             turn(t[bug ? 120 : 128], t, 1, 0);
+             b.sum([](auto&, auto&, auto&) {});
+         }},
+        {"TurnedRowsNeverWritten", "undefined",
+         [](Bench& b, bool bug) {
+             TBuf<TPosition::VECCALC> from, to;
+             b.pipe.InitBuffer(from, 512), b.pipe.InitBuffer(to, 512);
+             Duplicate(from.Get<float>(), 1.0f, bug ? 120 : 128);
+             turn(to.Get<float>(), from.Get<float>(), 1, 0);
+             b.sum([](auto&, auto&, auto&) {});
+         }},
+        {"SingleRepeatTakesItsStride", "bounds",
+         [](Bench& b, bool bug) {  // with one repeat the stride counts from the first
+             TBuf<TPosition::VECCALC> from, to;
+             b.pipe.InitBuffer(from, 512), b.pipe.InitBuffer(to, 512);
+             Duplicate(from.Get<float>(), 1.0f, 128);
+             turn(to.Get<float>(), from.Get<float>(), 1, bug ? 1 : 0);
+             b.sum([](auto&, auto&, auto&) {});
+         }},
+        {"TurnedAfterFree", "stale",
+         [](Bench& b, bool bug) {
+             TBuf<TPosition::VECCALC> to;
+             TQue<TPosition::VECIN, 1> in;
+             b.pipe.InitBuffer(in, 1, 512), b.pipe.InitBuffer(to, 512);
+             LocalTensor<float> t = in.AllocTensor<float>();
+             Duplicate(t, 1.0f, 128);
+             if (bug) in.FreeTensor(t);
+             uint64_t source[16], result[16];
+             for (int i = 0; i < 16; ++i) {
+                 source[i] = reinterpret_cast<uint64_t>(t[i * 8].GetPhyAddr());
+                 result[i] = reinterpret_cast<uint64_t>(to.Get<float>()[i * 8].GetPhyAddr());
+             }
+             TransDataTo5HD<float>(result, source, TransDataTo5HDParams{});
+             if (!bug) in.FreeTensor(t);
+             b.sum([](auto&, auto&, auto&) {});
+         }},
         {"OneCoreMissesSyncAll", "sync_all",
          [](Bench& b, bool bug) {
              b.sum([](auto&, auto&, auto&) {});
@@ -497,6 +556,38 @@ TEST(AscendSimCast, RoundsAsNamed) {
         else
             EXPECT_EQ(back.bits(), v.bits());
     }
+}
+
+// Two repeats of TransDataTo5HD turn 32 rows of one block each; 16 rows of 16 elements of 16 bits, of 8 of 32 bits.
+template <typename T>
+void expect_turned() {
+    constexpr uint32_t columns = 32 / sizeof(T), rows = 32;
+    int wrong = 0;
+    Device d;
+    const auto findings = d.launch(1, [&] {
+        TPipe pipe;
+        TBuf<TPosition::VECCALC> from, to;
+        pipe.InitBuffer(from, rows * 32), pipe.InitBuffer(to, rows * 32);
+        LocalTensor<T> x = from.Get<T>(), y = to.Get<T>();
+        for (uint32_t i = 0; i < rows * columns; ++i) x.SetValue(i, static_cast<T>(i));
+        uint64_t source[16], result[16];
+        for (uint32_t i = 0; i < 16; ++i) {
+            const uint32_t at = sizeof(T) == 2 ? i * rows : i / 2 * rows + i % 2 * 8;
+            source[i] = reinterpret_cast<uint64_t>(x[i * columns].GetPhyAddr());
+            result[i] = reinterpret_cast<uint64_t>(y[at].GetPhyAddr());
+        }
+        SetFlag<HardEvent::S_V>(EVENT_ID0), WaitFlag<HardEvent::S_V>(EVENT_ID0);
+        TransDataTo5HD<T>(result, source, TransDataTo5HDParams{false, false, 2, 16 * sizeof(T) / 32, 16});
+        SetFlag<HardEvent::V_S>(EVENT_ID0), WaitFlag<HardEvent::V_S>(EVENT_ID0);
+        for (uint32_t r = 0; r < rows; ++r)
+            for (uint32_t c = 0; c < columns; ++c) wrong += y.GetValue(c * rows + r) != static_cast<T>(r * columns + c);
+    });
+    for (const Finding& f : findings) ADD_FAILURE() << f.text;
+    EXPECT_EQ(wrong, 0);
+}
+TEST(AscendSimTranspose, TurnsBlocksOfBothWidths) {
+    expect_turned<uint16_t>();
+    expect_turned<uint32_t>();
 }
 
 // A ragged matrix product of two vector cores' parts, in one kernel with its epilogue.

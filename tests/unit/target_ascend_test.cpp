@@ -288,5 +288,86 @@ TEST(AscendTarget, VectorFunctionsAreWithinTheirBounds) {
     }
 }
 
+// An operator of the library for the simulator, whose kernel must not go element by element.
+std::unique_ptr<Runnable> built_in_blocks(const std::string& op, const lang::Argument& x,
+                                          const lang::Attributes& attributes) {
+    const auto p = lang::Library::standard().elaborate(op, {x}, attributes);
+    EXPECT_TRUE(p.ok()) << op;
+    const math::Program q = math::inline_temporaries(math::drop_unit_variables(*p)).program;
+    const auto e = ascend_target().emit(q, {});
+    EXPECT_TRUE(e.ok() && e->files[0].text.find("++lane") == std::string::npos) << op << " goes element by element";
+    auto built = ascend_target().build(q, {});
+    EXPECT_TRUE(built.ok()) << built.error().message;
+    return built.ok() ? std::move(*built) : nullptr;
+}
+
+// Blocks are turned, with ragged tails of rows and lanes, for elements of both widths.
+TEST(AscendTarget, TransposesTurnBlocks) {
+    if (host_compiler(true).empty()) GTEST_SKIP() << "no C++ compiler";
+    const math::Sym a = math::Sym::symbol("a"), b = math::Sym::symbol("b"), c = math::Sym::symbol("c");
+    for (const DType t : {DType::F32, DType::BF16}) {
+        const auto kernel = built_in_blocks("transpose", {t, {a, b, c}}, {{"perm", std::vector<math::Sym>{2, 1, 0}}});
+        ASSERT_TRUE(kernel);
+        for (const auto& [rows, columns] :
+             {std::pair<int64_t, int64_t>{1, 1}, {3, 70}, {70, 3}, {65, 129}, {200, 33}}) {
+            Tensor x(t, {2, rows, columns});
+            for (int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<double>(i % 251));
+            std::vector<Tensor> y{Tensor(t, {columns, rows, 2})};
+            const Status s = kernel->run({{"a", 2}, {"b", rows}, {"c", columns}}, {x}, y);
+            ASSERT_TRUE(s.ok()) << s.error().message;
+            int wrong = 0;
+            for (int64_t i = 0; i < 2; ++i)
+                for (int64_t j = 0; j < rows; ++j)
+                    for (int64_t k = 0; k < columns; ++k)
+                        wrong += x.get((i * rows + j) * columns + k) != y[0].get((k * rows + j) * 2 + i);
+            EXPECT_EQ(wrong, 0) << opwright::name(t) << " " << rows << " x " << columns;
+        }
+    }
+}
+
+// The first of equals along several tiles, where NaN is beyond every number and zeros are equal.
+TEST(AscendTarget, PositionsOfExtremesAreFoundByInstructions) {
+    if (host_compiler(true).empty()) GTEST_SKIP() << "no C++ compiler";
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    constexpr int64_t n = 150;
+    const std::vector<std::map<int64_t, float>> rows = {{{5, 9.0f}, {70, 9.0f}, {149, 9.0f}},
+                                                        {{149, 1.0f}},
+                                                        {{3, inf}, {20, nan}, {100, inf}, {120, nan}},
+                                                        {{90, inf}, {100, inf}},
+                                                        {{0, nan}},
+                                                        {{64, -inf}, {80, nan}},
+                                                        {{10, -inf}, {11, -inf}, {130, -inf}},
+                                                        {}};
+    for (const bool largest : {true, false}) {
+        const auto kernel =
+            built_in_blocks(largest ? "arg_max" : "arg_min",
+                            {DType::F32, {math::Sym::symbol("r"), math::Sym::symbol("n")}}, {{"axis", math::Sym(1)}});
+        ASSERT_TRUE(kernel);
+        for (const float rest : {0.0f, -0.0f, -inf, inf}) {
+            Tensor x(DType::F32, {static_cast<int64_t>(rows.size()), n});
+            std::vector<int64_t> want;
+            for (size_t r = 0; r < rows.size(); ++r) {
+                int64_t best = 0;
+                const auto value = [&](int64_t i) {
+                    const auto it = rows[r].find(i);
+                    const float zero = i % 2 ? -rest : rest;  // zeros of both signs
+                    return it != rows[r].end() ? it->second : rest == 0 ? zero : rest;
+                };
+                for (int64_t i = 0; i < n; ++i) {
+                    const float v = value(i), w = value(best);
+                    x.set(static_cast<int64_t>(r) * n + i, v);
+                    if (!std::isnan(w) && (std::isnan(v) || (largest ? v > w : v < w))) best = i;
+                }
+                want.push_back(best);
+            }
+            std::vector<Tensor> y{Tensor(DType::I64, {static_cast<int64_t>(rows.size())})};
+            const Status s = kernel->run({{"r", x.shape()[0]}, {"n", n}}, {x}, y);
+            ASSERT_TRUE(s.ok()) << s.error().message;
+            for (size_t r = 0; r < rows.size(); ++r)
+                EXPECT_EQ(y[0].get_int(static_cast<int64_t>(r)), want[r]) << largest << " row " << r << " of " << rest;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace opwright::target::ascend

@@ -94,6 +94,70 @@ __aicore__ inline void LoadPaddedTile(const LocalTensor<T> &dst, const GlobalTen
     DataCopyPad(dst, src, copyParams, padParams);
 }
 )"},
+        {"LoadRows", {"RoundUp"}, R"(
+// `width` elements of each of `rows` rows, whose beginnings lie `stride` elements apart. In the unified buffer each row
+// takes whole blocks of 32 bytes, which are filled up with zeros.
+template <typename T>
+__aicore__ inline void LoadRows(const LocalTensor<T> &dst, const GlobalTensor<T> &src, uint32_t rows, uint32_t width,
+                                int64_t stride)
+{
+    const uint32_t pitch = RoundUp(width, 32 / sizeof(T));
+    const uint32_t rowBytes = static_cast<uint32_t>(width * sizeof(T));
+    const DataCopyPadExtParams<T> padParams{true, 0, static_cast<uint8_t>(pitch - width), T()};
+    const int64_t gap = (stride - width) * static_cast<int64_t>(sizeof(T));
+    if (gap <= UINT32_MAX) {
+        const DataCopyExtParams copyParams{static_cast<uint16_t>(rows), rowBytes, static_cast<uint32_t>(gap), 0, 0};
+        DataCopyPad(dst, src, copyParams, padParams);
+        return;
+    }
+    for (uint32_t row = 0; row < rows; ++row) {
+        DataCopyPad(dst[row * pitch], src[row * stride], DataCopyExtParams{1, rowBytes, 0, 0, 0}, padParams);
+    }
+}
+)"},
+        {"TurnedBits", {}, R"(
+// Elements that are moved as they are.
+template <size_t bytes>
+struct TurnedBits {
+    using type = uint32_t;
+};
+template <>
+struct TurnedBits<2> {
+    using type = uint16_t;
+};
+)"},
+        {"TurnRows", {"RoundUp", "TurnedBits"}, R"(
+// Element c of row r of src (as LoadRows leaves them) becomes element r of row c of dst, whose rows lie dstPitch apart.
+// Rows behind the last, up to `lanes`, a multiple of 16, count as zeros.
+template <typename T>
+__aicore__ inline void TurnRows(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint32_t rows, uint32_t lanes,
+                                uint32_t width, uint32_t dstPitch)
+{
+    using Bits = TurnedBits<sizeof(T)>;
+    constexpr uint32_t block = 32 / sizeof(T);
+    const uint32_t pitch = RoundUp(width, block);
+    if (rows < lanes) {
+        Duplicate(src[rows * pitch].template ReinterpretCast<typename Bits::type>(), typename Bits::type(0),
+                  static_cast<int32_t>((lanes - rows) * pitch));
+    }
+    // A repeat turns 16 rows of a block each; a single one takes no stride.
+    TransDataTo5HDParams params;
+    params.repeatTimes = static_cast<uint8_t>(lanes / 16);
+    params.srcRepStride = lanes > 16 ? static_cast<uint16_t>(16 * pitch / block) : 0;
+    params.dstRepStride = lanes > 16 ? static_cast<uint16_t>(16 / block) : 0;
+    for (uint32_t column = 0; column < width; column += block) {
+        uint64_t from[16];
+        uint64_t to[16];
+        for (uint32_t i = 0; i < 16; ++i) {
+            // 16 elements of 32 bits are two blocks.
+            const uint32_t at = block == 16 ? (column + i) * dstPitch : (column + i / 2) * dstPitch + i % 2 * block;
+            from[i] = reinterpret_cast<uint64_t>(src[i * pitch + column].GetPhyAddr());
+            to[i] = reinterpret_cast<uint64_t>(dst[at].GetPhyAddr());
+        }
+        TransDataTo5HD<typename Bits::type>(to, from, params);
+    }
+}
+)"},
         {"LanesInside", {"Lower"}, R"(
 struct Lanes {
     uint32_t begin, end;

@@ -130,6 +130,61 @@ __aicore__ inline void VectorLog1p(const LocalTensor<float> &dst, const LocalTen
     Select(dst, apart, dst, x, SELMODE::VSEL_TENSOR_TENSOR_MODE, count);
 }
 )"},
+        {"Best", {}, R"(
+// An element of a tile, and where in the tile it lies.
+struct Best {
+    float value;
+    int64_t place;
+};
+)"},
+        {"FirstNan", {"Best", "Await"}, R"(
+// The first NaN of a tile: where no bit of `numbers` is set. `otherwise` where there is none.
+__aicore__ inline Best FirstNan(const Best &otherwise, const LocalTensor<float> &scratch,
+                                const LocalTensor<uint8_t> &numbers, const LocalTensor<float> &folded,
+                                const LocalTensor<float> &work, uint32_t count)
+{
+    Duplicate(scratch, 0.0f, count);
+    Select(scratch, numbers, scratch, 1.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, count);
+    ReduceMax(folded, scratch, work, count, true);
+    Await<HardEvent::V_S>();
+    if (folded.GetValue(0) == 0.0f) {
+        return otherwise;
+    }
+    return {__builtin_nanf(""), folded.ReinterpretCast<uint32_t>().GetValue(1)};
+}
+)"},
+        {"FindLargest", {"FirstNan"}, R"(
+// The first of the largest of `count` elements; a NaN is beyond every number. The manuals do not say what ReduceMax makes of
+// NaN and of -0: it is given neither.
+__aicore__ inline Best FindLargest(const LocalTensor<float> &x, const LocalTensor<float> &scratch,
+                                   const LocalTensor<uint8_t> &numbers, const LocalTensor<float> &folded,
+                                   const LocalTensor<float> &work, uint32_t count, uint32_t lanes)
+{
+    Compare(numbers, x, x, CMPMODE::EQ, lanes);
+    Adds(scratch, x, 0.0f, count);  // -0 becomes 0
+    Select(scratch, numbers, scratch, __builtin_inff(), SELMODE::VSEL_TENSOR_SCALAR_MODE, count);
+    ReduceMax(folded, scratch, work, count, true);
+    Await<HardEvent::V_S>();
+    const Best best{folded.GetValue(0), folded.ReinterpretCast<uint32_t>().GetValue(1)};
+    return best.value == __builtin_inff() ? FirstNan(best, scratch, numbers, folded, work, count) : best;
+}
+)"},
+        {"FindSmallest", {"FirstNan"}, R"(
+// The first of the smallest of `count` elements; a NaN is beyond every number. The manuals do not say what ReduceMin makes of
+// NaN and of -0: it is given neither.
+__aicore__ inline Best FindSmallest(const LocalTensor<float> &x, const LocalTensor<float> &scratch,
+                                   const LocalTensor<uint8_t> &numbers, const LocalTensor<float> &folded,
+                                   const LocalTensor<float> &work, uint32_t count, uint32_t lanes)
+{
+    Compare(numbers, x, x, CMPMODE::EQ, lanes);
+    Adds(scratch, x, 0.0f, count);  // -0 becomes 0
+    Select(scratch, numbers, scratch, -__builtin_inff(), SELMODE::VSEL_TENSOR_SCALAR_MODE, count);
+    ReduceMin(folded, scratch, work, count, true);
+    Await<HardEvent::V_S>();
+    const Best best{folded.GetValue(0), folded.ReinterpretCast<uint32_t>().GetValue(1)};
+    return best.value == -__builtin_inff() ? FirstNan(best, scratch, numbers, folded, work, count) : best;
+}
+)"},
     };
     return all;
 }

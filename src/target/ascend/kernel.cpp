@@ -21,10 +21,12 @@ public:
         vector_.count = padded_ ? "lanes" : "count";
         vector_.out = &compute_;
         scan_uses(nest_.body);
+        find_turned();
+        if (turns()) turn_rows();
         segment_ = 0;
         held_ = tile::Held();
         Lines process;
-        block(nest_.body, process, 3);
+        block(nest_.body, process, turns() ? 4 : 3);
         return assemble(process);
     }
     bool needs_padding() const { return vector_.compares() && !padded_; }
@@ -315,12 +317,16 @@ private:
             add(fmt::format("        pipe->InitBuffer(maskBuf{}, tiling.tileLength / 8);", i));
             budget(fmt::format("maskBuf{}", i), 1, 1, 32);
         }
-        if (reduces_) {
+        if (work_ != Work::None) {
             add("        pipe->InitBuffer(foldedBuf, 32);");
-            add("        pipe->InitBuffer(workBuf, tiling.tileLength / 16 + 32);  // a float for each 256 bytes "
-                "folded");
             budget("foldedBuf", 1, 0, 32);
-            budget("workBuf", 1, 1, 64);
+            const int64_t share = work_ == Work::Sums ? 16 : work_ == Work::Extremes ? 8 : 4;
+            add(fmt::format("        pipe->InitBuffer(workBuf, tiling.tileLength / {} + {});  // {}", share,
+                            share == 4 ? 64 : 32,
+                            share == 16  ? "a float for each 256 bytes folded"
+                            : share == 8 ? "an extreme and its place for each 256 bytes folded"
+                                         : "extremes and places of every 256 bytes folded, and of these again"));
+            budget("workBuf", 1, (8 + share - 1) / share, 64);
         }
         if (faults_) {
             add("        pipe->InitBuffer(faultBuf, 32);");
@@ -328,8 +334,9 @@ private:
         }
         for (const auto& [step, buffer] : offset_buffers_) {
             const std::string name = buffer.substr(0, buffer.size() - 3) + "s";  // "offsetBuf"
-            add(fmt::format("        // Every {} element of a row, as byte offsets.",
-                            step == 8 ? "second" : step == 12 ? "third" : "fourth"));
+            add(fmt::format("        // Every {} element of a row, as byte offsets.", step == 8    ? "second"
+                                                                                      : step == 12 ? "third"
+                                                                                                   : "fourth"));
             add(fmt::format("        LocalTensor<int32_t> {} = {}.Get<int32_t>();", name, buffer));
             add(fmt::format("        CreateVecIndex({}, 0, tiling.tileLength);", name));
             add(fmt::format("        Muls({0}, {0}, {1}, tiling.tileLength);", name, step));
@@ -350,7 +357,14 @@ private:
         add("        const int64_t last = Lower<int64_t>(first + tiling.tasksPerCore, tiling.tasks);");
         add("        for (int64_t task = first; task < last; ++task) {");
         if (!nest_.grid.empty()) add("            Locate(task);");
+        if (turns()) {
+            const std::string v = names_.var(turned_), end = own_.unique("end");
+            add("            CopyInRows();");
+            add("            Turn();");
+            add(fmt::format("            for (const int64_t {1} = {0} + {2}; {0} < {1}; ++{0}) {{", v, end, width_));
+        }
         out.insert(out.end(), process.begin(), process.end());
+        if (turns()) add("            }");
         add("        }");
         for (TensorId t : scattered_)
             add(fmt::format(
@@ -369,6 +383,12 @@ private:
             l.insert(l.end(), once_tails_.begin(), once_tails_.end());
             add("    // What every task reads.");
             method(out, "CopyInOnce", l);
+        }
+        if (turns()) {
+            add("    // Rows that lie across the tiles: a part of them for every lane, and what lanes find side by "
+                "side.");
+            method(out, "CopyInRows", rows_in_);
+            method(out, "Turn", rows_turned_);
         }
         for (size_t i = 0; i < methods_.size(); ++i) {
             method(out, in_name[i], methods_[i].in);
@@ -416,7 +436,7 @@ private:
             add(fmt::format("    TBuf<TPosition::VECCALC> tmpBuf{};", i));
         for (size_t i = 0; i < vector_.masks.busy.size(); ++i)
             add(fmt::format("    TBuf<TPosition::VECCALC> maskBuf{};", i));
-        if (reduces_) add("    TBuf<TPosition::VECCALC> foldedBuf, workBuf;");
+        if (work_ != Work::None) add("    TBuf<TPosition::VECCALC> foldedBuf, workBuf;");
         if (faults_) add("    TBuf<TPosition::VECCALC> faultBuf;");
         std::vector<VarId> vars;
         for (const tile::GridAxis& g : nest_.grid) vars.push_back(g.var);
@@ -424,6 +444,7 @@ private:
             if (!has(vars, v)) vars.push_back(v);
         for (VarId v : vars)
             add(fmt::format("    int64_t {} = 0;{}", names_.var(v), v == block_ ? "  // where the tile begins" : ""));
+        if (turns()) add(fmt::format("    uint32_t {} = 0;  // elements of the present rows", width_));
         if (lanes) add("    uint32_t count = 0;  // elements of the present tile");
         if (lanes && padded_) add("    uint32_t lanes = 0;  // the same, rounded up to whole 256 bytes");
         for (const Member& x : members_) add(fmt::format("    {} {} = {};", x.type, x.name, x.initial));
@@ -450,8 +471,10 @@ private:
         scalar_.sizes.clear();
         scalar_.host = true;
         std::vector<std::string> tasks;
-        for (const tile::GridAxis& g : nest_.grid)
-            if (g.var != block_) tasks.push_back(scalar_.sym(m_.vars[g.var].extent));
+        for (const tile::GridAxis& g : nest_.grid) {
+            const std::string n = scalar_.sym(m_.vars[g.var].extent);
+            if (g.var != block_) tasks.push_back(g.var == turned_ ? groups(n) : n);
+        }
         r.tasks = product_of(tasks);
         if (lanes) r.block_extent = scalar_.sym(m_.vars[block_].extent);
         if (product_) {
@@ -510,12 +533,14 @@ private:
             const VarId v = axes[i]->var;
             const std::string n = scalar_.sym(m_.vars[v].extent);
             const bool tiled = v == block_;
-            const std::string steps = tiled ? "tilesInRow" : factor(n);
+            const bool grouped = v == turned_;
+            const std::string steps = tiled ? "tilesInRow" : grouped ? groups(n) : factor(n);
             if (tiled && axes.size() > 1)
                 out.push_back(fmt::format(
                     "        const int64_t tilesInRow = ({} + tiling.tileLength - 1) / tiling.tileLength;", n));
             std::string place = i == 0 ? rest : fmt::format("{} % {}", rest, steps);
             if (tiled) place = (i == 0 ? place : "(" + place + ")") + " * tiling.tileLength";
+            if (grouped) place = fmt::format("{} * {}", i == 0 && rest == "task" ? place : "(" + place + ")", group_);
             out.push_back(fmt::format("        {} = {};", names_.var(v), place));
             if (i == 1) {
                 rest += " / " + steps;
@@ -532,6 +557,9 @@ private:
                             scalar_.sym(m_.vars[block_].extent), names_.var(block_)));
             if (padded_) out.push_back("        lanes = RoundUp(count, 64);");
         }
+        if (turns())
+            out.push_back(fmt::format("        {} = static_cast<uint32_t>(Lower<int64_t>({}, {} - {}));", width_,
+                                      group_, turned_extent(), names_.var(turned_)));
         out.push_back("    }");
         out.push_back("");
     }
@@ -549,9 +577,10 @@ private:
                 all += fmt::format("{}{} {}", all.empty() ? "" : ", ", b.buffer, b.bytes(kLanes));
                 bytes += b.bytes(kLanes);
             }
-            throw Unsupported{fmt::format("Its {} buffers take {} bytes for the smallest tile, of {} elements, and the "
-                                          "unified buffer has {} ({}).",
-                                          r.budget.size(), bytes, kLanes, kUbBytes, all)};
+            throw Unsupported{
+                fmt::format("Its {} buffers take {} bytes for the smallest tile, of {} elements, and the "
+                            "unified buffer has {} ({}).",
+                            r.budget.size(), bytes, kLanes, kUbBytes, all)};
         }
         size_t made = 0;
         for (const Budget& b : r.budget) made += static_cast<size_t>(b.copies);

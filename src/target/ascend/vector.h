@@ -52,6 +52,9 @@ public:
     void store(const Value& v, DType memory, const std::string& into);
     // Converts a tensor as it lies in memory to compute type; itself where that is the same.
     Value load(const std::string& name, DType memory, const std::string& into);
+    // Temporaries for helper functions, which the caller gives back.
+    Value scratch() { return fresh("", DType::F32); }
+    Value scratch_mask() { return fresh_mask(); }
     void release(const Value& v);
     bool compares() const { return compares_; }  // whether masks are used: then lanes come in whole 256 bytes
     // Starts a method: names of temporaries are declared anew.

@@ -1,12 +1,12 @@
 // Reductions and scans of a kernel.
 #pragma once
-#include "target/ascend/writer_values.h"
+#include "target/ascend/writer_best.h"
 
 namespace opwright::target::ascend {
 
-class WriterFolds : public WriterValues {
+class WriterFolds : public WriterBest {
 protected:
-    using WriterValues::WriterValues;
+    using WriterBest::WriterBest;
 
     // ---- reductions and scans
     static bool vector_type(DType t) { return t == DType::F32 || t == DType::I32; }
@@ -111,40 +111,6 @@ protected:
         return name;
     }
 
-    // The tensor of a term on the block, in compute type.
-    std::optional<Value> term_value(BufferId b) {
-        auto it = places_.find(b);
-        if (it == places_.end() || it->second.scalar) return std::nullopt;
-        if (it->second.global) materialise(b);
-        Place& pl = places_.at(b);
-        if (is_float(pl.dtype) && pl.dtype != DType::F32) widen(b);
-        Place& q = places_.at(b);
-        return Value{q.kind, local(q), q.dtype, -1};
-    }
-
-    // "if (better) { best = v; at = place; }" of an arg reduction: NaN is beyond every number, and of equals the first
-    // (or last) wins.
-    void better(Lines& l, const Acc& a, const Expr& x, const std::string& v, const std::string& old_best,
-                const std::string& old_at, const std::function<void(Lines&, const std::string&)>& set) {
-        const bool most = a.op == ReduceOp::ArgMax || a.op == ReduceOp::ArgMaxLast;
-        const bool last = a.op == ReduceOp::ArgMaxLast || a.op == ReduceOp::ArgMinLast;
-        const std::string op = std::string(most ? ">" : "<") + (last ? "=" : "");
-        std::string test = fmt::format("{} < 0 || {} {} {}", old_at, v, op, old_best);
-        if (is_float(a.best_type))
-            test +=
-                last ? fmt::format(" || {0} != {0}", v) : fmt::format(" || ({0} != {0} && {1} == {1})", v, old_best);
-        std::string place;
-        for (VarId u : x.vars) {
-            const std::string& text = scalar_.vars.at(u);
-            place = place.empty() ? text : fmt::format("({}) * ({}) + {}", place, scalar_.sym(m_.vars[u].extent), text);
-        }
-        l.push_back(fmt::format("if ({}) {{", test));
-        Lines inner;
-        set(inner, place);
-        for (const std::string& i : inner) l.push_back("    " + i);
-        l.push_back("}");
-    }
-
     // One step of an accumulation at the present point, on the scalar unit.
     void step(Lines& l, const Acc& a, const Stmt& s, const Expr& x, const std::string& acc, const std::string& best,
               const std::function<std::string(const std::string&)>& assign,
@@ -213,7 +179,14 @@ protected:
         if (a.kind == Acc::OneScalar) {
             const auto assign = [&](const std::string& v) { return fmt::format("{} = {};", a.text, v); };
             const auto assign_best = [&](const std::string& v) { return fmt::format("{} = {};", a.best, v); };
-            if (lanes)
+            if (const auto found = best_of_tile(s, a))
+                at_found(*found, [&] {
+                    better(compute_, a, x, *found + ".value", a.best, a.text, [&](Lines& r, const std::string& place) {
+                        r.push_back(assign_best(*found + ".value"));
+                        r.push_back(assign(place));
+                    });
+                });
+            else if (lanes)
                 scalar_loop(fold_reason(a), kForLanes,
                             [&](Lines& l) { step(l, a, s, x, a.text, a.best, assign, assign_best); });
             else {
@@ -275,15 +248,12 @@ protected:
             deliver(to, n, DType::F32);
             return;
         }
-        reduces_ = true;
+        work_ = std::max(work_, op == ReduceOp::Sum ? Work::Sums : Work::Extremes);
         const char* f = op == ReduceOp::Sum ? "ReduceSum" : op == ReduceOp::Max ? "ReduceMax" : "ReduceMin";
-        if (folded_.empty()) folded_ = own_.unique("folded");
-        if (folded_segment_ != segment_)
-            compute_.push_back(fmt::format("LocalTensor<float> {} = foldedBuf.Get<float>();", folded_));
-        folded_segment_ = segment_;
-        compute_.push_back(fmt::format("{}({}, {}, workBuf.Get<float>(), {});", f, folded_, from, lanes));
+        const std::string result = folded();
+        compute_.push_back(fmt::format("{}({}, {}, workBuf.Get<float>(), {});", f, result, from, lanes));
         compute_.push_back("Await<HardEvent::V_S>();");
-        deliver(to, folded_ + ".GetValue(0)", DType::F32);
+        deliver(to, result + ".GetValue(0)", DType::F32);
     }
 
     // The place of the best of no terms is 0.
@@ -319,8 +289,7 @@ protected:
             } else {
                 const std::string acc = acc_local(from);
                 if (is_arg(a.op)) none_is_zero(a, x, acc);
-                places_[s.dst] = {
-                    .text = acc, .dtype = a.type, .segment = segment_, .buffer = a.text, .full = a.full};
+                places_[s.dst] = {.text = acc, .dtype = a.type, .segment = segment_, .buffer = a.text, .full = a.full};
             }
             return;
         }
@@ -333,6 +302,8 @@ protected:
             if (auto v = term_value(s.a); v && v->kind == Value::Tensor)
                 return fold_lanes(s.dst, a.op, v->text, "count");
         }
+        if (const auto found = best_of_tile(s, a))
+            return at_found(*found, [&] { deliver(s.dst, place_of(x), a.type); });
         const std::string name = lower_camel(p_.buffers[s.dst].name);
         const std::string acc = member(name, scalar_type(a.type));
         compute_.push_back(fmt::format("{} = {};", acc, start_of(a)));
@@ -357,8 +328,7 @@ protected:
         if (s.var != block_) {  // a point of the scan at a time, for all lanes
             const Acc a = accs_.at(s.b);
             const auto result = [&](const std::string& text, const std::string& buffer) {
-                places_[s.dst] = {
-                    .text = text, .dtype = a.type, .segment = segment_, .buffer = buffer, .full = a.full};
+                places_[s.dst] = {.text = text, .dtype = a.type, .segment = segment_, .buffer = buffer, .full = a.full};
             };
             if (a.kind == Acc::OneScalar) {
                 Lines l;

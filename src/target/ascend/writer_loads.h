@@ -113,6 +113,7 @@ protected:
         const DType t = stored_type(x.ref);
         check_type(t);
         if (!on_block(s.dst)) return;  // a scalar: read where it is used
+        if (turned_loads_.count(s.dst)) return;
         const bool plain = contiguous(x);
         const int64_t stride = plain ? 1 : window(x);
         if (stride == 0) {

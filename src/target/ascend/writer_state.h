@@ -64,6 +64,7 @@ protected:
         bool global = false;  // elements are read from global memory, each by itself
         int segment = -1;     // where `text` is declared; elsewhere it is declared anew
         std::string buffer;   // the TBuf behind it, where it is kept
+        std::string offset;   // "[n]" where it does not begin with the buffer
         bool full = false;    // every element of the buffer has a value, those beyond the tile too
         std::string queue;    // a tile that goes out as it came in: the queue it passes through
     };
@@ -205,8 +206,8 @@ protected:
     // Brings the name of a kept tensor into the present method.
     std::string local(Place& pl) {
         if (pl.buffer.empty() || pl.segment == segment_) return pl.text;
-        compute_.push_back(fmt::format("LocalTensor<{}> {} = {}.Get<{}>();", memory_type(pl.dtype), pl.text, pl.buffer,
-                                       memory_type(pl.dtype)));
+        compute_.push_back(fmt::format("LocalTensor<{0}> {1} = {2}.Get<{0}>(){3};", memory_type(pl.dtype), pl.text,
+                                       pl.buffer, pl.offset));
         pl.segment = segment_;
         return pl.text;
     }
@@ -251,13 +252,16 @@ protected:
     std::vector<int> made_;            // by buffer: the segment that makes it
     std::vector<std::set<int>> read_;  // and those that read it
     int segment_ = 0;
-    bool loop_done_ = false, probing_ = false, reduces_ = false, faults_ = false, one_core_ = false;
+    bool loop_done_ = false, probing_ = false, faults_ = false, one_core_ = false;
+    // What reductions need of a work area: a float for each 256 bytes, two, or those of all levels.
+    enum class Work : uint8_t { None, Sums, Extremes, Places } work_ = Work::None;
     tile::Held held_;
     std::map<BufferId, Place> places_;
     std::map<BufferId, Acc> accs_;
     std::map<BufferId, std::pair<std::string, int>> locals_, best_locals_;
     std::map<BufferId, std::string> kept_;
     std::map<BufferId, Out> outs_;
+    std::map<BufferId, DType> turned_loads_;  // loads across rows, by what memory holds
     std::vector<TensorId> parameters_;
     std::set<TensorId> scattered_;
     std::vector<Queue> queues_, buffers_;

@@ -1,12 +1,12 @@
 // Values of a kernel: maps and stores.
 #pragma once
-#include "target/ascend/writer_loads.h"
+#include "target/ascend/writer_turned.h"
 
 namespace opwright::target::ascend {
 
-class WriterValues : public WriterLoads {
+class WriterValues : public WriterTurned {
 protected:
-    using WriterLoads::WriterLoads;
+    using WriterTurned::WriterTurned;
 
     std::optional<Value> vector_held(ExprId e) {
         const BufferId b = held_.find(p_, e);
@@ -133,6 +133,14 @@ protected:
         }
         lane_map(s, t);
     }
+    // Whether a fold to the position of an extreme goes along the lanes, over floats all of which count: then an
+    // instruction finds the first of equals.
+    bool find_by_vector(const Stmt& s) const {
+        if (s.b != kNoBuffer || !on_block(s.a)) return false;
+        const Expr& x = m_.expr(p_.buffers[s.dst].value);
+        return x.kind == ExprKind::Reduce && (x.reduce == ReduceOp::ArgMax || x.reduce == ReduceOp::ArgMin) &&
+               x.args.size() == 1 && has(x.vars, block_) && compute_type(m_.expr(x.args[0]).dtype) == DType::F32;
+    }
     // Whether one fold on the scalar unit is all that reads a value: then it needs no tensor.
     bool lazy(BufferId b) {
         if (outlives(b) || store_of(b)) return false;
@@ -142,6 +150,8 @@ protected:
         if (n != 1 || reader->kind == StmtKind::Map) return false;
         if (!vectorises(p_.buffers[b].value)) return true;
         if (reader->b == b) return true;
+        if ((reader->kind == StmtKind::Accumulate || reader->kind == StmtKind::Reduce) && find_by_vector(*reader))
+            return false;
         if (reader->kind == StmtKind::Accumulate) return accs_.at(reader->dst).kind != Acc::Vectorised;
         if (reader->kind == StmtKind::Scan) return reader->var == block_ || accs_.at(reader->b).kind != Acc::Vectorised;
         const Expr& x = m_.expr(p_.buffers[reader->dst].value);

@@ -105,7 +105,7 @@ public:
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf0, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(foldedBuf, 32);
-        pipe->InitBuffer(workBuf, tiling.tileLength / 16 + 32);  // a float for each 256 bytes folded
+        pipe->InitBuffer(workBuf, tiling.tileLength / 8 + 32);  // an extreme and its place for each 256 bytes folded
         count = static_cast<uint32_t>(tiling.sizeR0);
     }
 
@@ -197,7 +197,7 @@ public:
         pipe->InitBuffer(sumBuf, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(tmpBuf0, tiling.tileLength * sizeof(float));
         pipe->InitBuffer(foldedBuf, 32);
-        pipe->InitBuffer(workBuf, tiling.tileLength / 16 + 32);  // a float for each 256 bytes folded
+        pipe->InitBuffer(workBuf, tiling.tileLength / 8 + 32);  // an extreme and its place for each 256 bytes folded
     }
 
     __aicore__ inline void Process()

@@ -4,7 +4,8 @@
 //
 // Global memory, in bytes: reads x (4 * sizeI0 * sizeI1 * sizeI2); writes y (4 * sizeI2 * sizeI0 * sizeI1).
 // Floor on Atlas A2: bytes / 1.8 TB/s of its memory.
-// transpose: tiles of up to 4096 elements take 32768 of 188416 bytes of unified buffer: outQueueY 2 x 16384.
+// transpose: tiles of up to 448 elements take 175616 of 188416 bytes of unified buffer: inQueueXRows 2 x 57344,
+//   outQueueY 2 x 1792, turnedXBuf 57344.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -22,7 +23,7 @@ struct TransposeTiling {
 };
 
 inline TransposeTiling MakeTransposeTiling(int64_t sizeI0, int64_t sizeI1, int64_t sizeI2, int64_t cores,
-        int64_t maxTile = 4096)
+        int64_t maxTile = 448)
 {
     TransposeTiling t{};
     t.sizeI0 = sizeI0;
@@ -30,7 +31,7 @@ inline TransposeTiling MakeTransposeTiling(int64_t sizeI0, int64_t sizeI1, int64
     t.sizeI2 = sizeI2;
     const int64_t extent = sizeI0 * sizeI1;
     // Tiles as large as fit, but enough of them for all cores.
-    const int64_t rows = sizeI2;
+    const int64_t rows = ((sizeI2 + 31) / 32);
     int64_t tile = (extent * rows + cores - 1) / cores;
     tile = tile < extent ? tile : extent;
     tile = tile < maxTile ? (tile + 63) / 64 * 64 : maxTile;
@@ -46,21 +47,78 @@ __aicore__ inline T Lower(T a, T b)
     return a < b ? a : b;
 }
 
+__aicore__ inline uint32_t RoundUp(uint32_t n, uint32_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+// `width` elements of each of `rows` rows, whose beginnings lie `stride` elements apart. In the unified buffer each row
+// takes whole blocks of 32 bytes, which are filled up with zeros.
+template <typename T>
+__aicore__ inline void LoadRows(const LocalTensor<T> &dst, const GlobalTensor<T> &src, uint32_t rows, uint32_t width,
+                                int64_t stride)
+{
+    const uint32_t pitch = RoundUp(width, 32 / sizeof(T));
+    const uint32_t rowBytes = static_cast<uint32_t>(width * sizeof(T));
+    const DataCopyPadExtParams<T> padParams{true, 0, static_cast<uint8_t>(pitch - width), T()};
+    const int64_t gap = (stride - width) * static_cast<int64_t>(sizeof(T));
+    if (gap <= UINT32_MAX) {
+        const DataCopyExtParams copyParams{static_cast<uint16_t>(rows), rowBytes, static_cast<uint32_t>(gap), 0, 0};
+        DataCopyPad(dst, src, copyParams, padParams);
+        return;
+    }
+    for (uint32_t row = 0; row < rows; ++row) {
+        DataCopyPad(dst[row * pitch], src[row * stride], DataCopyExtParams{1, rowBytes, 0, 0, 0}, padParams);
+    }
+}
+
+// Elements that are moved as they are.
+template <size_t bytes>
+struct TurnedBits {
+    using type = uint32_t;
+};
+template <>
+struct TurnedBits<2> {
+    using type = uint16_t;
+};
+
+// Element c of row r of src (as LoadRows leaves them) becomes element r of row c of dst, whose rows lie dstPitch apart.
+// Rows behind the last, up to `lanes`, a multiple of 16, count as zeros.
+template <typename T>
+__aicore__ inline void TurnRows(const LocalTensor<T> &dst, const LocalTensor<T> &src, uint32_t rows, uint32_t lanes,
+                                uint32_t width, uint32_t dstPitch)
+{
+    using Bits = TurnedBits<sizeof(T)>;
+    constexpr uint32_t block = 32 / sizeof(T);
+    const uint32_t pitch = RoundUp(width, block);
+    if (rows < lanes) {
+        Duplicate(src[rows * pitch].template ReinterpretCast<typename Bits::type>(), typename Bits::type(0),
+                  static_cast<int32_t>((lanes - rows) * pitch));
+    }
+    // A repeat turns 16 rows of a block each; a single one takes no stride.
+    TransDataTo5HDParams params;
+    params.repeatTimes = static_cast<uint8_t>(lanes / 16);
+    params.srcRepStride = lanes > 16 ? static_cast<uint16_t>(16 * pitch / block) : 0;
+    params.dstRepStride = lanes > 16 ? static_cast<uint16_t>(16 / block) : 0;
+    for (uint32_t column = 0; column < width; column += block) {
+        uint64_t from[16];
+        uint64_t to[16];
+        for (uint32_t i = 0; i < 16; ++i) {
+            // 16 elements of 32 bits are two blocks.
+            const uint32_t at = block == 16 ? (column + i) * dstPitch : (column + i / 2) * dstPitch + i % 2 * block;
+            from[i] = reinterpret_cast<uint64_t>(src[i * pitch + column].GetPhyAddr());
+            to[i] = reinterpret_cast<uint64_t>(dst[at].GetPhyAddr());
+        }
+        TransDataTo5HD<typename Bits::type>(to, from, params);
+    }
+}
+
 // `count` elements to global memory in one burst; no byte beyond them is written.
 template <typename T>
 __aicore__ inline void StoreTile(const GlobalTensor<T> &dst, const LocalTensor<T> &src, uint32_t count)
 {
     const DataCopyExtParams copyParams{1, static_cast<uint32_t>(count * sizeof(T)), 0, 0, 0};
     DataCopyPad(dst, src, copyParams);
-}
-
-// Lets the second pipe of the event wait for the first.
-template <HardEvent event>
-__aicore__ inline void Await()
-{
-    const TEventID id = GetTPipePtr()->FetchEventID(event);
-    SetFlag<event>(id);
-    WaitFlag<event>(id);
 }
 
 class TransposeKernel {
@@ -72,7 +130,9 @@ public:
         tiling = tilingData;
         xGm.SetGlobalBuffer((__gm__ float *)x, tiling.sizeI0 * tiling.sizeI1 * tiling.sizeI2);
         yGm.SetGlobalBuffer((__gm__ float *)y, tiling.sizeI2 * tiling.sizeI0 * tiling.sizeI1);
+        pipe->InitBuffer(inQueueXRows, BUFFER_NUM, 32 * tiling.tileLength * sizeof(float));
         pipe->InitBuffer(outQueueY, BUFFER_NUM, tiling.tileLength * sizeof(float));
+        pipe->InitBuffer(turnedXBuf, 32 * tiling.tileLength * sizeof(float));
     }
 
     __aicore__ inline void Process()
@@ -82,8 +142,12 @@ public:
         const int64_t last = Lower<int64_t>(first + tiling.tasksPerCore, tiling.tasks);
         for (int64_t task = first; task < last; ++task) {
             Locate(task);
-            Compute();
-            CopyOut();
+            CopyInRows();
+            Turn();
+            for (const int64_t end = i2 + width; i2 < end; ++i2) {
+                Compute();
+                CopyOut();
+            }
         }
     }
 
@@ -93,18 +157,31 @@ private:
     {
         const int64_t tilesInRow = (tiling.sizeI0 * tiling.sizeI1 + tiling.tileLength - 1) / tiling.tileLength;
         i0i1 = (task % tilesInRow) * tiling.tileLength;
-        i2 = task / tilesInRow;
+        i2 = (task / tilesInRow) * 32;
         count = static_cast<uint32_t>(Lower<int64_t>(tiling.tileLength, tiling.sizeI0 * tiling.sizeI1 - i0i1));
+        width = static_cast<uint32_t>(Lower<int64_t>(32, tiling.sizeI2 - i2));
+    }
+
+    // Rows that lie across the tiles: a part of them for every lane, and what lanes find side by side.
+    __aicore__ inline void CopyInRows()
+    {
+        LocalTensor<float> rowsOfX = inQueueXRows.AllocTensor<float>();
+        LoadRows(rowsOfX, xGm[i0i1 * tiling.sizeI2 + i2], count, width, tiling.sizeI2);
+        inQueueXRows.EnQue(rowsOfX);
+    }
+
+    __aicore__ inline void Turn()
+    {
+        LocalTensor<float> rowsOfX = inQueueXRows.DeQue<float>();
+        TurnRows(turnedXBuf.Get<float>(), rowsOfX, count, RoundUp(count, 16), width, tiling.tileLength);
+        inQueueXRows.FreeTensor(rowsOfX);
     }
 
     __aicore__ inline void Compute()
     {
+        LocalTensor<float> xLocal = turnedXBuf.Get<float>()[i2 % 32 * tiling.tileLength];
         LocalTensor<float> yLocal = outQueueY.AllocTensor<float>();
-        Await<HardEvent::V_S>();
-        for (uint32_t lane = 0; lane < count; ++lane) {  // its elements lie apart in memory
-            yLocal.SetValue(lane, xGm.GetValue((i0i1 + lane) * tiling.sizeI2 + i2));
-        }
-        Await<HardEvent::S_V>();
+        DataCopy(yLocal, xLocal, RoundUp(count, 8));
         outQueueY.EnQue(yLocal);
     }
 
@@ -118,9 +195,12 @@ private:
     TransposeTiling tiling;
     GlobalTensor<float> xGm;
     GlobalTensor<float> yGm;
+    TQue<TPosition::VECIN, 1> inQueueXRows;
     TQue<TPosition::VECOUT, 1> outQueueY;
+    TBuf<TPosition::VECCALC> turnedXBuf;
     int64_t i2 = 0;
     int64_t i0i1 = 0;  // where the tile begins
+    uint32_t width = 0;  // elements of the present rows
     uint32_t count = 0;  // elements of the present tile
 };
 
