@@ -102,14 +102,15 @@ def main(folder, out):
 
     for log2 in (20, 22, 24, 26):
         n = 1 << log2
-        make = lambda: tuple(torch.randn(n, device=device) for _ in range(3))  # noqa: E731
-        b.run(
-            f"relu(a + b) * c, f32, 2^{log2}",
-            "chain",
-            make,
-            lambda a, b, c: torch.relu(a + b) * c,
-            bytes_moved=16 * n,
-        )
+        for dtype, tag, name in ((torch.float32, "f32", "chain"), (torch.bfloat16, "bf16", "chain_bf16")):
+            make = lambda: tuple(torch.randn(n, device=device).to(dtype) for _ in range(3))  # noqa: E731
+            b.run(
+                f"relu(a + b) * c, {tag}, 2^{log2}",
+                name,
+                make,
+                lambda a, b, c: torch.relu(a + b) * c,
+                bytes_moved=4 * dtype.itemsize * n,
+            )
     functional = torch.nn.functional
     for dtype, tag, tolerance in ((torch.float32, "f32", 1e-4), (torch.bfloat16, "bf16", 3e-2)):
         for rows, cols in (

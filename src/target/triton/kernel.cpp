@@ -14,6 +14,7 @@ using tile::Stmt;
 using tile::StmtKind;
 
 namespace {
+constexpr size_t kLane = 32;      // threads of a warp
 constexpr int64_t kUnrolled = 8;  // loops of a known, small count are written out by the compiler
 
 bool runs_backward(const Program& p, const std::vector<Stmt>& body) {
@@ -33,7 +34,7 @@ KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, st
       expressions_(math_, file, names_, body_) {
     r_.name = std::move(name);
     file.reserve_sizes(names_);
-    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M"}) names_.reserve(n);
+    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M", "EARLY"}) names_.reserve(n);
     for (const TensorInfo& t : math_.tensors) names_.reserve(t.name + "_ptr");
     expressions_.held = [this](ExprId e) { return find(e); };
     expressions_.pointer = [this](TensorId t) { return pointer(t); };
@@ -45,6 +46,11 @@ KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, st
 
 KernelText KernelPrinter::run() {
     body_.indent();
+    if (elementwise()) {
+        r_.awaits = true;
+        body_.line(file_.helper("_await_earlier") + "(EARLY)");
+        file_.launch_helper("_early");
+    }
     if (form_.contraction)
         contraction_axes();
     else
@@ -61,6 +67,14 @@ KernelText KernelPrinter::run() {
     statements(nest_.body);
     header();
     return std::move(r_);
+}
+
+// Nothing is folded and nothing walked: such kernels are short beside their launch, and gain by an early one.
+bool KernelPrinter::elementwise() const {
+    return !form_.contraction && std::all_of(nest_.body.begin(), nest_.body.end(), [](const Stmt& s) {
+        return s.kind == StmtKind::Load || s.kind == StmtKind::Gather || s.kind == StmtKind::Map ||
+               s.kind == StmtKind::Store;
+    });
 }
 
 std::string KernelPrinter::pointer(TensorId t) {
@@ -232,6 +246,7 @@ void KernelPrinter::header() {
     for (const std::string& n : r_.sizes) add(n);
     r_.index = mentions("INDEX");
     if (r_.index) add("INDEX: tl.constexpr");
+    if (r_.awaits) add("EARLY: tl.constexpr");
     for (const auto& [n, host] : r_.blocks) add(n + ": tl.constexpr");
     PythonWriter w;
     w.line("@triton.jit");
@@ -249,8 +264,14 @@ void KernelPrinter::header() {
         r_.stages = r_.choice.empty() ? "3" : "3 if grid[0] > 132 else 4";
 }
 
-// By measurement on an H200: 16 elements a thread, of 16-bit rows 32.
+// By measurement on an H200: 16 elements a thread, of 16-bit rows 32; of element-wise kernels what 16 bytes hold, so that
+// the threads of several programs on a processor take turns at loading and storing.
 std::string KernelPrinter::warps() {
+    if (r_.awaits && plan_.blocks.size() == 1) {
+        size_t bytes = 1;
+        for (TensorId t : r_.tensors) bytes = std::max(bytes, size_of(math_.tensors[t].dtype));
+        return fmt::format("min(max({} // {}, 1), 16)", elements_, kLane * 16 / bytes);
+    }
     const auto whole = [](const schedule::BlockAxis& b) { return b.tile == schedule::kWhole; };
     if (!eviction_.empty())
         return fmt::format("min(max({} // 256, 1), 16 if {} <= 32768 else 32)", elements_,

@@ -21,6 +21,7 @@ struct KernelText {
     std::string warps, stages;  // Python expressions; empty: Triton's default
     std::string registers;      // when its threads have 64 registers at most; empty: never
     bool index = false;         // it takes INDEX, the type of offsets
+    bool awaits = false;        // it takes EARLY: it waits itself for the kernel ahead, and may be launched before that ends
 };
 
 // Throws Refusal where the nest has no form in Triton. `file` gains the helpers, sizes and reports that it uses.

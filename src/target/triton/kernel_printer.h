@@ -27,6 +27,7 @@ private:
 
     // ---- the block and the grid
     std::string size(const math::Sym& s) { return file_.size(s); }
+    bool elementwise() const;
     std::string pointer(math::TensorId t);
     // Declares the block's extent along an axis: `host` is the expression for it. A number needs no parameter.
     std::string block(VarId key, const std::string& host);

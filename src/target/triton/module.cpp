@@ -48,7 +48,7 @@ public:
         PythonWriter check;
         write_check(p_, file_, m_.function, input_names_, m_.keywords, options_.sizes, check);
         if (p_.inputs.size() > 1) kernels_ += kExpect;
-        m_.text = head() + file_.helpers() + kernels_ + function.text() + check.text();
+        m_.text = head() + file_.helpers() + kernels_ + file_.launch_helpers() + function.text() + check.text();
         return std::move(m_);
     }
 
@@ -499,6 +499,7 @@ private:
             w.line(fmt::format("options = {{\"maxnreg\": 64}} if {} and torch.version.cuda else {{}}", condition));
             arguments.push_back("**options");
         }
+        if (k.awaits) arguments.push_back(fmt::format("**_early({}, device)", k.name));
         w.line(fmt::format("{}[grid]({})", k.name, fmt::join(arguments, ", ")));
     }
     // Whether "2 * 4096 > 8192" holds.

@@ -192,6 +192,10 @@ const std::vector<Function>& triton_functions() {
     static const std::vector<Function> all = read_functions("functions.py", {"@triton.jit\ndef "});
     return all;
 }
+const std::vector<Function>& launch_functions() {
+    static const std::vector<Function> all = read_functions("launch_functions.py", {"\ndef "});
+    return all;
+}
 const std::vector<Function>& numpy_functions() {
     static const std::vector<Function> all = read_functions("numpy_functions.py", {"\ndef ", "\nclass "});
     return all;
@@ -215,6 +219,10 @@ std::string sources(const std::set<std::string>& used, const std::vector<Functio
 
 const std::string& File::helper(const std::string& name) { return note(helpers_, triton_functions(), name); }
 std::string File::helpers() const { return sources(helpers_, triton_functions()); }
+const std::string& File::launch_helper(const std::string& name) {
+    return note(launch_helpers_, launch_functions(), name);
+}
+std::string File::launch_helpers() const { return sources(launch_helpers_, launch_functions()); }
 const std::string& File::numpy_helper(const std::string& name) { return note(numpy_helpers_, numpy_functions(), name); }
 std::string File::numpy_helpers() const { return sources(numpy_helpers_, numpy_functions()); }
 

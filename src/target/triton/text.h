@@ -43,7 +43,9 @@ public:
     // The sources of all functions noted, in the order of functions.py.
     std::string helpers() const;
 
-    // The same for numpy_functions.py.
+    // The same for launch_functions.py and numpy_functions.py.
+    const std::string& launch_helper(const std::string& name);
+    std::string launch_helpers() const;
     const std::string& numpy_helper(const std::string& name);
     std::string numpy_helpers() const;
 
@@ -64,7 +66,7 @@ private:
     std::map<std::string, std::string> symbols_;              // of the program -> in Python
     std::vector<std::pair<std::string, std::string>> hints_;  // printed extent -> name to give it
     std::vector<Size> sizes_;
-    std::set<std::string> helpers_, numpy_helpers_;
+    std::set<std::string> helpers_, launch_helpers_, numpy_helpers_;
     std::vector<std::string> reports_;
     std::vector<math::Sym> reaches_;
 };

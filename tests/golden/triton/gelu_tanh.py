@@ -14,6 +14,20 @@ import triton.language as tl
 
 
 @triton.jit
+def _await_earlier(EARLY: tl.constexpr):
+    # Begins a kernel that may be launched before the one ahead of it in the stream has ended: what that one wrote can be
+    # read, and what it read be overwritten, from here on. The next one may do the same. (Not tl.extra.cuda.gdc_wait,
+    # which Triton 3.4 has and cannot compile.)
+    if EARLY:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.wait; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@triton.jit
 def _copysign(x, y):
     # |x| with the sign bit of y, which a comparison with 0 would not see in -0.
     if x.dtype == tl.float64:
@@ -66,12 +80,29 @@ def _tanh(x):
 
 
 @triton.jit
-def gelu_tanh_kernel(x_ptr, y_ptr, I0_I1, INDEX: tl.constexpr, BLOCK_I0I1: tl.constexpr):
+def gelu_tanh_kernel(
+    x_ptr, y_ptr, I0_I1, INDEX: tl.constexpr, EARLY: tl.constexpr, BLOCK_I0I1: tl.constexpr
+):
+    _await_earlier(EARLY)
     i0i1 = tl.program_id(0).to(INDEX) * BLOCK_I0I1 + tl.arange(0, BLOCK_I0I1)
     mask = i0i1 < I0_I1
     x = tl.load(x_ptr + i0i1, mask=mask)
     y = 0.5 * x * (1.0 + _tanh(0.7978846 * (x + 0.044715 * x * x * x)))
     tl.store(y_ptr + i0i1, y, mask=mask)
+
+
+def _on_nvidia(kernel):
+    """Whether the kernel is compiled for an NVIDIA GPU; under Triton's interpreter it is no JITFunction."""
+    return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
+
+
+def _early(kernel, device):
+    """Options by which a kernel that awaits what is ahead of it in the stream is launched before that has ended.
+
+    From compute capability 9.0 on (programmatic dependent launch).
+    """
+    early = _on_nvidia(kernel) and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
 
 def gelu_tanh(x):
@@ -96,7 +127,8 @@ def gelu_tanh(x):
         I0_I1,
         INDEX=INDEX,
         BLOCK_I0I1=BLOCK_I0I1,
-        num_warps=min(max(BLOCK_I0I1 // 512, 1), 16),
+        num_warps=min(max(BLOCK_I0I1 // 128, 1), 16),
+        **_early(gelu_tanh_kernel, device),
     )
     return y
 

@@ -14,6 +14,20 @@ import triton.language as tl
 
 
 @triton.jit
+def _await_earlier(EARLY: tl.constexpr):
+    # Begins a kernel that may be launched before the one ahead of it in the stream has ended: what that one wrote can be
+    # read, and what it read be overwritten, from here on. The next one may do the same. (Not tl.extra.cuda.gdc_wait,
+    # which Triton 3.4 has and cannot compile.)
+    if EARLY:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.wait; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@triton.jit
 def _report(error_ptr, wrong, CODE: tl.constexpr):
     # Every thread that sees the error writes the same number to the same place.
     tl.store(error_ptr + wrong.to(tl.int32) * 0, CODE, mask=wrong)
@@ -21,8 +35,16 @@ def _report(error_ptr, wrong, CODE: tl.constexpr):
 
 @triton.jit
 def scatter_elements_y_kernel(
-    x_ptr, y_ptr, N, B0, INDEX: tl.constexpr, BLOCK_B0: tl.constexpr, BLOCK_N: tl.constexpr
+    x_ptr,
+    y_ptr,
+    N,
+    B0,
+    INDEX: tl.constexpr,
+    EARLY: tl.constexpr,
+    BLOCK_B0: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
+    _await_earlier(EARLY)
     pid = tl.program_id(0).to(INDEX)
     b0 = pid % tl.cdiv(B0, BLOCK_B0) * BLOCK_B0 + tl.arange(0, BLOCK_B0)
     n = pid // tl.cdiv(B0, BLOCK_B0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -50,6 +72,20 @@ def _expect(what, tensor, dtype, dims):
     if tensor.dtype != dtype or tensor.dim() != dims:
         wanted = f"{dtype} with {dims} dim{'' if dims == 1 else 's'}"
         raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
+
+
+def _on_nvidia(kernel):
+    """Whether the kernel is compiled for an NVIDIA GPU; under Triton's interpreter it is no JITFunction."""
+    return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
+
+
+def _early(kernel, device):
+    """Options by which a kernel that awaits what is ahead of it in the stream is launched before that has ended.
+
+    From compute capability 9.0 on (programmatic dependent launch).
+    """
+    early = _on_nvidia(kernel) and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
 
 def scatter_elements(x, at, v, *, check_indices=True):
@@ -88,6 +124,7 @@ def scatter_elements(x, at, v, *, check_indices=True):
         BLOCK_B0=BLOCK_B0,
         BLOCK_N=BLOCK_N,
         num_warps=min(max(BLOCK_B0 * BLOCK_N // 512, 1), 16),
+        **_early(scatter_elements_y_kernel, device),
     )
     BLOCK_F0 = min(triton.next_power_of_2(max(F0, 1)), 1024)
     grid = (triton.cdiv(F0, BLOCK_F0),)

@@ -15,6 +15,20 @@ import triton.language as tl
 
 
 @triton.jit
+def _await_earlier(EARLY: tl.constexpr):
+    # Begins a kernel that may be launched before the one ahead of it in the stream has ended: what that one wrote can be
+    # read, and what it read be overwritten, from here on. The next one may do the same. (Not tl.extra.cuda.gdc_wait,
+    # which Triton 3.4 has and cannot compile.)
+    if EARLY:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.wait; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@triton.jit
 def _mirror(i, n):
     # b a | a b c | c b
     r = i % (2 * n)
@@ -24,8 +38,16 @@ def _mirror(i, n):
 
 @triton.jit
 def sobel_kernel(
-    x_ptr, y_ptr, H, W, INDEX: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_H: tl.constexpr
+    x_ptr,
+    y_ptr,
+    H,
+    W,
+    INDEX: tl.constexpr,
+    EARLY: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+    BLOCK_H: tl.constexpr,
 ):
+    _await_earlier(EARLY)
     pid = tl.program_id(0).to(INDEX)
     w = pid % tl.cdiv(W, BLOCK_W) * BLOCK_W + tl.arange(0, BLOCK_W)
     h = pid // tl.cdiv(W, BLOCK_W) * BLOCK_H + tl.arange(0, BLOCK_H)
@@ -50,6 +72,20 @@ def sobel_kernel(
     t_4 = t + x_1 * 0.0 + x_2 * 0.25 + x_3 * -0.5 + t_1 + x_5 * 0.5 + x_6 * -0.25 + x_7 * 0.0 + t_2
     y = tl.sqrt_rn((t_3 * t_3 + t_4 * t_4) * 0.5)
     tl.store(y_ptr + h[:, None] * W + w[None, :], y, mask=mask)
+
+
+def _on_nvidia(kernel):
+    """Whether the kernel is compiled for an NVIDIA GPU; under Triton's interpreter it is no JITFunction."""
+    return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
+
+
+def _early(kernel, device):
+    """Options by which a kernel that awaits what is ahead of it in the stream is launched before that has ended.
+
+    From compute capability 9.0 on (programmatic dependent launch).
+    """
+    early = _on_nvidia(kernel) and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
 
 def sobel(x):
@@ -77,6 +113,7 @@ def sobel(x):
         BLOCK_W=BLOCK_W,
         BLOCK_H=BLOCK_H,
         num_warps=min(max(BLOCK_W * BLOCK_H // 512, 1), 16),
+        **_early(sobel_kernel, device),
     )
     return y
 

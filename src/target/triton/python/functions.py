@@ -10,6 +10,20 @@ import triton.language as tl
 
 
 @triton.jit
+def _await_earlier(EARLY: tl.constexpr):
+    # Begins a kernel that may be launched before the one ahead of it in the stream has ended: what that one wrote can be
+    # read, and what it read be overwritten, from here on. The next one may do the same. (Not tl.extra.cuda.gdc_wait,
+    # which Triton 3.4 has and cannot compile.)
+    if EARLY:
+        tl.inline_asm_elementwise(
+            "griddepcontrol.wait; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+        tl.inline_asm_elementwise(
+            "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@triton.jit
 def _maximum(a, b):
     # NaN wins, as it does in torch.maximum.
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
