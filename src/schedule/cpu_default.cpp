@@ -200,9 +200,9 @@ EquationPlan plan_equation(const Kernel& k, const Nest& nest, const Equation& q,
 }
 
 // A map that reads along another index than it writes: lanes gather, and a block of that index makes each cache line
-// read serve several of them.
+// read serve several of them. A kilobyte of each row read and written is as much as memory wants at a time.
 bool transposed(const Kernel& k, const Nest& nest, NestPlan& plan) {
-    constexpr int64_t kBlock = 64, kLaneChunk = 1024;
+    constexpr int64_t kBlock = 256, kLaneChunk = 256;
     constexpr int kSquare = 16;  // the block is turned in squares, in registers
     const Program& p = k.program;
     const Equation& q = p.equations[nest.equations[0]];

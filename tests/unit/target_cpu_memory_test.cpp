@@ -152,6 +152,22 @@ TEST(CpuMemory, LargeTransposesStream) {
     }
 }
 
+// Rows of the result that begin anywhere in a line: blocks are turned in the caches and leave by whole lines.
+TEST(CpuMemory, LargeTransposesStreamToUnevenRows) {
+    for (const std::string& level : levels()) {
+        const int64_t m = 2051, n = 1030;
+        const Tensor x = numbers(DType::F64, {m, n}, 1);
+        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = 2 * x[m,n] + 1\n", {x}, {n, m}, level);
+        for (int64_t i = 0; i < n * m; ++i)
+            ASSERT_EQ(y.as<double>()[i], 2 * x.as<double>()[i % m * n + i / m] + 1) << level << " at " << i;
+        const int64_t b = 3, p = 1201, q = 1203;
+        const Tensor u = numbers(DType::F32, {b, p, q}, 2);
+        const Tensor v = run("op f(x[b,m,n]) -> y[b,n,m]:\n    y[b,n,m] = x[b,m,n]\n", {u}, {b, q, p}, level);
+        for (int64_t i = 0; i < b * p * q; ++i)
+            ASSERT_EQ(v.as<float>()[i], u.as<float>()[i / (p * q) * p * q + i % p * q + i / p % q]) << level << " at " << i;
+    }
+}
+
 TEST(CpuMemory, SumsAcrossRows) {
     for (const std::string& level : levels())
         for (const auto& [m, n] : {std::pair<int64_t, int64_t>{37, 4500}, {1000, 65}, {17, 2049}, {3, 100}}) {

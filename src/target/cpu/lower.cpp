@@ -481,14 +481,12 @@ private:
         const Range r = range_of(s.var), across = range_of(inner.var);
         const int lanes = s.lanes;
         const LExpr main_end = b_.let("main_end", r.begin + loop::floordiv(r.end - r.begin, lanes) * lanes);
-        const LExpr squares = b_.let("squares", across.begin + loop::floordiv(across.end - across.begin, lanes) * lanes);
         const std::string &lane_name = c_.math.vars[s.var].name, &name = c_.math.vars[inner.var].name;
         const Equation& q = c_.math.equations[inner.body.back().equation];
         const bool contiguous = inner.body.back().kind == StmtKind::Store && q.update == Update::Set &&
                                 c_.math.expr(q.at.back()).kind == ExprKind::Index &&
                                 c_.math.expr(q.at.back()).ref == s.var;
-        bool streaming = false;
-        const auto block = [&](LExpr i, LExpr mask) {
+        const auto block = [&](const Range& k_range, LExpr i, LExpr mask, bool ask_ahead) {
             const Point::Scope scope = point_.save();
             const auto at = [&](LExpr k, const std::function<LExpr(ExprId)>& value) {
                 point_.set_lanes(s.var, lanes, 1, mask);
@@ -498,36 +496,58 @@ private:
                 for (ExprId e : loads)
                     if (const LExpr v = value(e)) point_.set_value(e, 0, v);
                 // Every vector of results lies in another page: its line is asked for two squares ahead.
-                if (contiguous && !streaming)
-                    b_.prefetch(c_.storage[q.lhs].buffer, point_.place(q) + 2 * lanes, true);
+                if (ask_ahead) b_.prefetch(c_.storage[q.lhs].buffer, point_.place(q) + 2 * lanes, true);
                 for (const Stmt& x : inner.body) stmt(x);
                 point_.restore(scope);
             };
-            b_.loop(name, across.begin, squares, lanes, [&](LExpr k) {
+            const LExpr squares =
+                b_.let("squares", k_range.begin + loop::floordiv(k_range.end - k_range.begin, lanes) * lanes);
+            b_.loop(name, k_range.begin, squares, lanes, [&](LExpr k) {
                 std::map<ExprId, std::vector<LExpr>> columns;
                 for (ExprId e : loads)
                     columns[e] = turn(c_, point_, e, {s.var, inner.var, i, mask ? r.end - 1 : LExpr(), k, lanes});
                 for (int u = 0; u < lanes; ++u)
                     at(k + u, [&](ExprId e) { return columns[e][static_cast<size_t>(u)]; });
             });
-            b_.loop(name, squares, across.end, 1, [&](LExpr k) { at(k, [](ExprId) { return LExpr(); }); });
+            b_.loop(name, squares, k_range.end, 1, [&](LExpr k) { at(k, [](ExprId) { return LExpr(); }); });
         };
-        const auto all = [&] {
-            b_.loop(lane_name, r.begin, main_end, lanes, [&](LExpr i) { block(i, {}); });
-            b_.loop(lane_name, main_end, r.end, lanes, [&](LExpr i) { block(i, loop::first_lanes(r.end - i, lanes)); });
+        const auto blocks = [&](const Range& k_range, bool ask_ahead) {
+            b_.loop(lane_name, r.begin, main_end, lanes, [&](LExpr i) { block(k_range, i, {}, ask_ahead); });
+            b_.loop(lane_name, main_end, r.end, lanes,
+                    [&](LExpr i) { block(k_range, i, loop::first_lanes(r.end - i, lanes), ask_ahead); });
+        };
+        // Within the caches narrow blocks are faster: all their lines are there while lanes go on along them.
+        const auto in_caches = [&] {
+            b_.loop("block", across.begin, across.end, kTurnedInCaches, [&](LExpr k) {
+                blocks({k, b_.let("block_end", loop::min(k + kTurnedInCaches, across.end))}, contiguous);
+            });
         };
         const TensorInfo& out = c_.math.tensors[q.lhs];
         const bool lines = contiguous && out.role == Role::Output && size_of(out.dtype) * static_cast<size_t>(lanes) == 64;
-        if (!lines) return all();
-        c_.out.streamed.push_back({q.lhs, c_.math.vars[s.var].extent});
+        if (!lines) return in_caches();
+        const auto straight_out = [&] {
+            point_.set_streaming(true);
+            blocks(across, false);
+            point_.set_streaming(false);
+        };
+        const Sym& row = c_.math.vars[s.var].extent;
+        const std::optional<Staged> staged =
+            row.multiple_of(lanes) ? std::nullopt
+                                   : stage(c_, q, s.var, task_tile(s.var), inner.var, task_tile(inner.var), lanes);
+        c_.out.streamed.push_back({q.lhs, staged ? Sym(0) : row});
         b_.if_(
             loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
             [&] {
-                point_.set_streaming(streaming = true);
-                all();
-                point_.set_streaming(streaming = false);
+                if (!staged) return straight_out();
+                b_.if_(loop::eq(loop::mod(point_.sym(row), lanes), b_.i64(0)), straight_out, [&] {
+                    Storage& place = c_.storage[q.lhs];
+                    const Storage result = std::exchange(place, staged->at(r.begin, across.begin));
+                    blocks(across, false);
+                    place = result;
+                    stream_rows(c_, point_, q, *staged, {s.var, r.begin, r.end}, {inner.var, across.begin, across.end});
+                });
             },
-            all);
+            in_caches);
     }
 
     // Each tensor is asked for ahead by the loop over lanes that does most with it: others find it in the caches.
@@ -805,7 +825,7 @@ private:
         });
     }
 
-    static constexpr int64_t kUnrolledTaps = 5, kUnrolledPhases = 3;
+    static constexpr int64_t kUnrolledTaps = 5, kUnrolledPhases = 3, kTurnedInCaches = 64;
 
     Context& c_;
     loop::Builder& b_;

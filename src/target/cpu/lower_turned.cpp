@@ -51,4 +51,59 @@ std::vector<LExpr> turn(Context& c, Point& point, ExprId load, const Square& s) 
     return rows;
 }
 
+std::optional<Staged> stage(Context& c, const Equation& q, VarId lane, int64_t lane_tile, VarId across, int64_t across_tile,
+                            int lanes) {
+    Staged s{.lanes = lanes, .row = lane_tile + lanes};
+    s.memory.dtype = c.math.tensors[q.lhs].dtype;
+    s.memory.strides.assign(q.at.size(), 0);
+    int found = 0;
+    for (size_t d = 0; d < q.at.size(); ++d) {
+        const math::Expr& x = c.math.expr(q.at[d]);
+        if (x.kind != ExprKind::Index) return std::nullopt;
+        if (x.ref == lane) s.lane_dim = d, ++found;
+        if (x.ref == across) s.across_dim = d, ++found;
+    }
+    if (found != 2) return std::nullopt;
+    s.memory.strides[s.lane_dim] = 1;
+    s.memory.strides[s.across_dim] = s.row;
+    s.memory.buffer = c.b.scratch("turned", s.memory.dtype, c.b.i64(across_tile * s.row));
+    return s;
+}
+
+Storage Staged::at(LExpr lane, LExpr across) const {
+    Storage r = memory;
+    r.origin.assign(r.strides.size(), {});
+    r.origin[lane_dim] = lane;
+    r.origin[across_dim] = across;
+    return r;
+}
+
+void stream_rows(Context& c, Point& point, const Equation& q, const Staged& from, const Span& lane, const Span& across) {
+    loop::Builder& b = c.b;
+    const loop::BufferId to = c.storage[q.lhs].buffer;
+    const int lanes = from.lanes;
+    const LExpr count = b.let("count", lane.end - lane.begin);
+    b.loop(c.math.vars[across.var].name, across.begin, across.end, 1, [&](LExpr k) {
+        const Point::Scope scope = point.save();
+        point.set_lanes(lane.var, lanes, 1, {});
+        point.bind(lane.var, lane.begin);
+        point.bind(across.var, k);
+        const LExpr place = b.let("place", point.place(q)), row = b.let("row", (k - across.begin) * from.row);
+        point.restore(scope);
+        // Up to the first vector that lies on its own line, and behind the last, under a mask.
+        const LExpr first = b.let("first", loop::min(loop::mod(-place, lanes), count));
+        const LExpr last = b.let("last", first + loop::floordiv(count - first, lanes) * lanes);
+        const auto masked = [&](LExpr begin, LExpr end) {
+            b.loop("i", begin, end, lanes, [&](LExpr i) {
+                const LExpr mask = loop::first_lanes(end - i, lanes);
+                b.store(to, place + i, b.load(from.memory.buffer, row + i, lanes, mask), mask);
+            });
+        };
+        masked(b.i64(0), first);
+        b.loop("i", first, last, lanes,
+               [&](LExpr i) { b.store_streaming(to, place + i, b.load(from.memory.buffer, row + i, lanes)); });
+        masked(last, count);
+    });
+}
+
 }  // namespace opwright::target::cpu
