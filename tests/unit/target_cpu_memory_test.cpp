@@ -206,6 +206,51 @@ TEST(CpuMemory, ExtremesOfRowsKeepNanAndTheSignsOfZeros) {
         }
 }
 
+// Short rows go several at a time: what is one number of a row, read, computed and written, is on lanes then.
+TEST(CpuMemory, ShortRowsSideBySide) {
+    const std::string source = "op f(x[b,m,n], c[m]) -> y[b,m,n]:\n    a[b,m] = max[n](x[b,m,n])\n"
+                               "    e[b,m,n] = x[b,m,n] - a[b,m]\n    s[b,m] = sum[n](e[b,m,n] * x[b,m,n])\n"
+                               "    t[b,m] = s[b,m] + c[m]\n    y[b,m,n] = e[b,m,n] + t[b,m]\n";
+    const std::string numbers_alone = "op f(x[b,m,n], c[m]) -> z[b,m]:\n    a[b,m] = max[n](x[b,m,n])\n"
+                                      "    z[b,m] = sum[n]((x[b,m,n] - a[b,m]) * x[b,m,n]) + c[m]\n";
+    for (const std::string& level : levels())
+        for (DType type : {DType::F32, DType::F64, DType::I32})
+            for (const auto& [b, m] : {std::pair<int64_t, int64_t>{3, 13}, {2, 19}})
+                for (int64_t n : {1, 33, 64, 129}) {
+                    const Tensor x = numbers(type, {b, m, n}, static_cast<uint64_t>(n)), c = numbers(type, {m}, 2);
+                    const Tensor y = run(source, {x, c}, {b, m, n}, level), z = run(numbers_alone, {x, c}, {b, m}, level);
+                    for (int64_t r = 0; r < b * m; ++r) {
+                        double most = x.get(r * n), sum = c.get(r % m);
+                        for (int64_t i = 0; i < n; ++i) most = std::max(most, x.get(r * n + i));
+                        for (int64_t i = 0; i < n; ++i) sum += (x.get(r * n + i) - most) * x.get(r * n + i);
+                        ASSERT_EQ(z.get(r), sum) << level << " " << name(type) << " " << b << "x" << m << "x" << n << " at " << r;
+                        for (int64_t i = 0; i < n; ++i)
+                            ASSERT_EQ(y.get(r * n + i), x.get(r * n + i) - most + sum)
+                                << level << " " << name(type) << " " << b << "x" << m << "x" << n << " at " << r << ", " << i;
+                    }
+                }
+}
+
+// One NaN among several rows is that of its row alone; zeros keep their order.
+TEST(CpuMemory, ExtremesOfRowsSideBySideKeepNanToTheirRow) {
+    const std::string source = "op f(x[m,n]) -> y[m]:\n    y[m] = max[n](x[m,n])\n";
+    for (const std::string& level : levels())
+        for (int64_t n : {2, 16, 50, 128}) {
+            const int64_t m = 35;
+            Tensor x(DType::F32, {m, n});
+            for (int64_t i = 0; i < m * n; ++i) x.as<float>()[i] = i / n % 2 ? -0.0f : static_cast<float>(i / n);
+            for (int64_t r = 0; r < m; r += 3) x.as<float>()[r * n + r % n] = NAN;
+            for (int64_t r = 1; r < m; r += 6) x.as<float>()[r * n + r % n] = 0.0f;
+            const Tensor y = run(source, {x}, {m}, level);
+            for (int64_t r = 0; r < m; ++r) {
+                const float v = y.as<float>()[r];
+                if (r % 3 == 0) EXPECT_TRUE(std::isnan(v)) << level << " n " << n << " row " << r;
+                else if (r % 2 == 0) EXPECT_EQ(v, static_cast<float>(r)) << level << " n " << n << " row " << r;
+                else EXPECT_TRUE(v == 0 && std::signbit(v) == (r % 6 != 1)) << level << " n " << n << " row " << r;
+            }
+        }
+}
+
 // The second equation is folded in the walk that stores the first, which the third reads back.
 TEST(CpuMemory, WhatAWalkStoresIsFoldedInIt) {
     const std::string source = "op f(x[m,n]) -> y[m,n]:\n    a[m] = max[n](x[m,n])\n    e[m,n] = x[m,n] - a[m]\n"

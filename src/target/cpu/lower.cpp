@@ -6,8 +6,10 @@
 #include <limits>
 
 #include "schedule/together.h"
+#include "target/cpu/lower_beside.h"
 #include "target/cpu/lower_nest.h"
 #include "target/cpu/lower_turned.h"
+#include "target/cpu/work.h"
 
 namespace opwright::target::cpu {
 using namespace math;
@@ -20,70 +22,6 @@ std::vector<Sym> dense_strides(const std::vector<Sym>& shape) {
     std::vector<Sym> s(shape.size(), 1);
     for (size_t d = shape.size(); d-- > 1;) s[d - 1] = s[d] * shape[d];
     return s;
-}
-
-Sym task_count(const tile::Nest& nest, const math::Program& p) {
-    Sym n = 1;
-    for (const tile::GridAxis& g : nest.grid) n = n * ceil_div(p.vars[g.var].extent, g.tile);
-    return n;
-}
-
-void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges,
-                   const std::function<void()>& body) {
-    loop::Builder& b = c.b;
-    // The first task is taken apart by division; from one to the next its indices are counted on, innermost first: a task
-    // may be one short row, and three divisions take as long.
-    struct Counter {
-        size_t axis;
-        LExpr count;
-        loop::LocalRef value;
-    };
-    std::vector<Counter> counters;
-    LExpr first = b.task_begin();
-    size_t outermost = 0;
-    const auto count_of = [&](size_t g) { return ceil_div(c.math.vars[nest.grid[g].var].extent, nest.grid[g].tile); };
-    while (outermost < nest.grid.size() && count_of(outermost).is(1)) ++outermost;
-    for (size_t g = nest.grid.size(); g-- > outermost;) {
-        if (count_of(g).is(1)) continue;
-        const std::string& name = c.math.vars[nest.grid[g].var].name;
-        if (g == outermost) {
-            if (!counters.empty()) counters.push_back({g, {}, b.local(name, first)});
-            break;
-        }
-        // Without elements there is no task to take apart, but this is computed all the same.
-        const LExpr n = b.let("count", loop::max(point.sym(count_of(g)), b.i64(1)));
-        counters.push_back({g, n, b.local(name, loop::mod(first, n))});
-        first = b.let("rest", loop::floordiv(first, n));
-    }
-    b.loop("task", b.task_begin(), b.task_end(), 1, [&](LExpr task) {
-        const Point::Scope scope = point.save();
-        for (size_t g = nest.grid.size(); g-- > 0;) {
-            const tile::GridAxis& axis = nest.grid[g];
-            LExpr i = count_of(g).is(1) ? b.i64(0) : task;
-            for (const Counter& x : counters)
-                if (x.axis == g) i = b.let(c.math.vars[axis.var].name, b.get(x.value));
-            if (axis.tile == 1) {
-                point.bind(axis.var, i);
-            } else {
-                const LExpr begin = b.let("begin", i * axis.tile);
-                ranges[axis.var] = {
-                    begin, b.let("end", loop::min(begin + axis.tile, point.sym(c.math.vars[axis.var].extent)))};
-            }
-        }
-        body();
-        point.restore(scope);
-        LExpr carry = b.i64(1);
-        for (Counter& x : counters) {
-            const LExpr next = b.let("next", b.get(x.value) + carry);
-            if (!x.count) {
-                b.set(x.value, next);
-                break;
-            }
-            const LExpr full = b.let("full", loop::ge(next, x.count));
-            b.set(x.value, loop::select(full, b.i64(0), next));
-            carry = loop::select(full, b.i64(1), b.i64(0));
-        }
-    });
 }
 
 namespace {
@@ -119,9 +57,17 @@ public:
         : c_(c), b_(c.b), nest_(c.tile.nests[nest]), point_(c.b, c.math, c.storage, c.faults) {}
 
     void run(const std::string& function) {
+        beside_ = rows_beside(c_.tile, nest_);
         place_locals();
         plan_ahead();
-        b_.function(function, [&] { for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); }); });
+        b_.function(function, [&] {
+            if (!beside_) return for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); });
+            const LExpr wanted = beside_->length.upper() <= beside_->short_row
+                                     ? LExpr()
+                                     : b_.let("short", loop::le(point_.sym(beside_->length), b_.i64(beside_->short_row)));
+            for_each_row(c_, nest_, point_, ranges_, beside_->rows, wanted,
+                         [&](LExpr row, int rows) { rows > 1 ? block_beside(row) : block(nest_.body); });
+        });
     }
     // Temporaries of the nest: scratch memory that holds one task's part.
     void set_locals(const std::vector<TensorId>& locals) { locals_ = locals; }
@@ -143,13 +89,19 @@ private:
                 held.push_back(extent);
             }
             Storage s{.dtype = compute_type(info.dtype), .strides = dense_strides(held)};
+            std::vector<Sym>& beside = strides_beside_[t];
+            beside = s.strides;
+            Sym elements = max(product(held), 1);
+            if (beside_) elements = max(elements, min(elements, beside_->short_row) * beside_->rows);
             for (size_t d = 0; d < held.size(); ++d) {
                 const math::Expr& at = c_.math.expr(q->at[d]);
                 if (at.kind != ExprKind::Index) continue;
                 for (const tile::GridAxis& g : nest_.grid)
-                    if (g.var == at.ref && g.tile == 1) s.strides[d] = 0;
+                    if (g.var == at.ref && g.tile == 1) s.strides[d] = 0, beside[d] = 0;
+                if (beside_ && at.ref == beside_->var) beside[d] = product(held);
             }
-            s.buffer = b_.scratch(info.name, s.dtype, point_.sym(max(product(held), 1)));
+            if (std::all_of(s.strides.begin(), s.strides.end(), [](const Sym& x) { return x.is(0); })) numbers_.push_back(t);
+            s.buffer = b_.scratch(info.name, s.dtype, point_.sym(elements));
             c_.storage[t] = std::move(s);
         }
     }
@@ -163,8 +115,9 @@ private:
             s.origin.assign(s.strides.size(), {});
             for (size_t d = 0; d < s.strides.size(); ++d) {
                 const math::Expr& at = c_.math.expr(q->at[d]);
-                if (at.kind == ExprKind::Index)
-                    if (auto r = ranges_.find(at.ref); r != ranges_.end()) s.origin[d] = r->second.begin;
+                if (at.kind != ExprKind::Index) continue;
+                if (auto r = ranges_.find(at.ref); r != ranges_.end()) s.origin[d] = r->second.begin;
+                if (together_ && at.ref == beside_->var) s.origin[d] = together_;
             }
         }
     }
@@ -174,9 +127,69 @@ private:
         for (const Stmt& s : body) stmt(s);
     }
 
+    // Several rows from `first` on: between the loops lanes are rows. A loop that folds takes a vector of each row in turn;
+    // one that only stores runs row by row, and finds the rows' numbers in memory.
+    void block_beside(LExpr first) {
+        const auto swap_strides = [&] {
+            for (TensorId t : locals_) std::swap(c_.storage[t].strides, strides_beside_[t]);
+        };
+        together_ = first;
+        swap_strides();
+        point_.set_lanes(beside_->var, beside_->rows, 1, {});
+        point_.set_aligned(false);
+        block(nest_.body);
+        swap_strides();
+        together_ = {};
+    }
+    // Of the rows together, all but what is a value of each row.
+    Point::Scope one_row(const Point::Scope& rows) const {
+        Point::Scope r = rows;
+        std::erase_if(r.values, [](const auto& x) { return x.second.type().is_vector(); });
+        r.lane = kNone;
+        r.lanes = r.positions = 1;
+        return r;
+    }
+    void lane_loop_beside(const Stmt& s) {
+        const Point::Scope rows = point_.save(), alone = one_row(rows);
+        const LExpr first = together_;
+        if (!folds(s)) {
+            b_.loop(c_.math.vars[beside_->var].name, first, first + beside_->rows, 1, [&](LExpr row) {
+                point_.restore(alone);
+                point_.bind(beside_->var, row);
+                together_ = {};
+                lane_loop(s);
+                together_ = first;
+            });
+            point_.restore(rows);
+            return;
+        }
+        const Range r = range_of(s.var);
+        const auto ahead = ahead_.find(&s);
+        const auto body = [&](LExpr i, LExpr mask) {
+            for (row_ = 0; row_ < static_cast<size_t>(beside_->rows); ++row_) {
+                point_.restore(alone);
+                point_.bind(beside_->var, first + static_cast<int64_t>(row_));
+                point_.set_lanes(s.var, s.lanes, 1, mask);
+                point_.set_aligned(true);
+                point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
+                point_.bind(s.var, i);
+                lane_body(s, 1);
+                point_.set_ahead(nullptr);
+            }
+            row_ = 0;
+            point_.set_aligned(false);
+        };
+        const std::string& name = c_.math.vars[s.var].name;
+        const LExpr end = b_.let("vectors_end", r.begin + loop::floordiv(r.end - r.begin, s.lanes) * s.lanes);
+        b_.loop(name, r.begin, end, s.lanes, [&](LExpr i) { body(i, {}); });
+        if (!c_.math.vars[s.var].extent.multiple_of(s.lanes))
+            b_.loop(name, end, r.end, s.lanes, [&](LExpr i) { body(i, loop::first_lanes(r.end - i, s.lanes)); });
+        point_.restore(rows);
+    }
+
     void stmt(const Stmt& s) {
         switch (s.kind) {
-            case StmtKind::For: return s.lane ? lane_loop(s) : s.tile > 1 ? row_loop(s) : serial_loop(s);
+            case StmtKind::For: return together_ ? lane_loop_beside(s) : s.lane ? lane_loop(s) : s.tile > 1 ? row_loop(s) : serial_loop(s);
             case StmtKind::Load:
             case StmtKind::Gather:
             case StmtKind::Map: {
@@ -309,11 +322,7 @@ private:
             point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
             point_.bind(s.var, i);
             point_.set_sharing(sharing);
-            for (size_t k = 0; k < s.body.size(); ++k) {
-                keeping_ = s.body[k].kind == StmtKind::Store && k + 1 < s.body.size();
-                stmt(s.body[k]);
-                if (keeping_) keep_stored(s, k, positions);
-            }
+            lane_body(s, positions);
             point_.set_sharing(false);
             point_.set_ahead(nullptr);
             point_.restore(scope);
@@ -404,6 +413,13 @@ private:
             },
             [&] { sweep(r.begin, false); });
     }
+    void lane_body(const Stmt& s, int positions) {
+        for (size_t k = 0; k < s.body.size(); ++k) {
+            keeping_ = s.body[k].kind == StmtKind::Store && k + 1 < s.body.size();
+            stmt(s.body[k]);
+            if (keeping_) keep_stored(s, k, positions);
+        }
+    }
     // What statement k of the loop has stored serves the statements behind it without being read back.
     void keep_stored(const Stmt& s, size_t k, int positions) {
         const Equation& q = c_.math.equations[s.body[k].equation];
@@ -423,9 +439,8 @@ private:
     }
     // Whether q computes a temporary that is one number a task, outside of all loops over lanes: a row's maximum, its sum.
     bool one_number(const Equation& q) const {
-        if (point_.lanes() != 1 || std::find(locals_.begin(), locals_.end(), q.lhs) == locals_.end()) return false;
-        const std::vector<Sym>& strides = c_.storage[q.lhs].strides;
-        return std::all_of(strides.begin(), strides.end(), [](const Sym& x) { return x.is(0); });
+        const bool between = point_.lanes() == 1 || (together_ && point_.lane() == beside_->var);
+        return between && std::find(numbers_.begin(), numbers_.end(), q.lhs) != numbers_.end();
     }
 
     // Whether the results of a loop over lanes may be too large to be worth a place in the caches: contiguous elements
@@ -614,7 +629,8 @@ private:
     }
     struct Accumulator {
         std::vector<loop::LocalRef> value, best;  // best: the index of an arg reduction
-        std::optional<loop::LocalRef> nan;  // of an extreme of floats on lanes: a NaN that was among the terms; else a number
+        std::vector<loop::LocalRef> nan;  // of an extreme of floats on lanes, by row: a NaN that was among the terms; else a
+                                          // number
     };
 
     void fill(const Stmt& s) {
@@ -633,8 +649,10 @@ private:
         // Partial results on lanes exist before the lane loop is entered; otherwise there is one for each position.
         const bool folds = folded(s.dst);
         const int lanes = folds ? s.lanes : point_.lanes();
-        const int count =
-            folds ? static_cast<int>(c_.tile.buffers[s.dst].box.back().size / s.lanes) : point_.positions();
+        const int rows = together_ ? beside_->rows : 1;
+        const int count = !folds      ? point_.positions()
+                          : together_ ? rows
+                                      : static_cast<int>(c_.tile.buffers[s.dst].box.back().size / s.lanes);
         Accumulator a;
         for (int u = 0; u < count; ++u) {
             a.value.push_back(b_.local("acc", loop::broadcast(identity_of(b_, e.reduce, t), lanes)));
@@ -642,7 +660,7 @@ private:
         }
         // To look for NaN apart takes half the instructions of a maximum that knows it.
         if (folds && lanes > 1 && is_float(t) && (e.reduce == ReduceOp::Max || e.reduce == ReduceOp::Min))
-            a.nan = b_.local("nan", loop::broadcast(b_.literal(t, 0), lanes));
+            for (int r = 0; r < rows; ++r) a.nan.push_back(b_.local("nan", loop::broadcast(b_.literal(t, 0), lanes)));
         accumulators_[s.dst] = std::move(a);
     }
     bool folded(tile::BufferId acc) const {
@@ -692,7 +710,7 @@ private:
         Accumulator& a = accumulators_.at(s.dst);
         const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
         for (int u = 0; u < point_.positions(); ++u) {
-            const size_t i = static_cast<size_t>(u);
+            const size_t i = together_ ? row_ : static_cast<size_t>(u);
             const loop::LocalRef acc = a.value[i];
             const LExpr old = b_.get(acc);
             const int lanes = old.type().lanes;
@@ -715,11 +733,12 @@ private:
             if (e.reduce == ReduceOp::Sum && term.kind == ExprKind::Call && term.fn == Fn::Mul && is_float(e.dtype)) {
                 LExpr x = lift(point_.eval(term.args[0], u)), y = lift(point_.eval(term.args[1], u));
                 next = loop::mul_add(x, y, old);
-            } else if (a.nan) {
-                const LExpr v = b_.let("v", lift(point_.eval(e.args[0], u))), nan = b_.get(*a.nan);
+            } else if (!a.nan.empty()) {
+                const loop::LocalRef flag = a.nan[row_];
+                const LExpr v = b_.let("v", lift(point_.eval(e.args[0], u))), nan = b_.get(flag);
                 LExpr is_nan = loop::unary(loop::UnaryFn::IsNan, v);
                 if (condition) is_nan = loop::both(is_nan, lift(condition));
-                b_.set(*a.nan, loop::select(is_nan, v, nan));
+                b_.set(flag, loop::select(is_nan, v, nan));
                 next = loop::extreme_of_numbers(combine_fn(e.reduce), old, v);
             } else {
                 next = loop::binary(combine_fn(e.reduce), old, lift(point_.eval(e.args[0], u)));
@@ -776,19 +795,31 @@ private:
             for (loop::LocalRef l : a.value) v.push_back(b_.get(l));
             const auto combined = [&](LExpr x, LExpr y) {
                 const BinaryFn f = combine_fn(e.reduce);
-                return a.nan ? loop::extreme_of_numbers(f, x, y) : loop::binary(f, x, y);
+                return !a.nan.empty() ? loop::extreme_of_numbers(f, x, y) : loop::binary(f, x, y);
             };
+            const auto not_a_number = [&](LExpr x) { return loop::like(x, std::numeric_limits<double>::quiet_NaN()); };
+            if (together_) {
+                LExpr total = fold_together(b_, v, combined);
+                if (!a.nan.empty()) {
+                    std::vector<LExpr> nan;
+                    for (loop::LocalRef l : a.nan) nan.push_back(b_.get(l));
+                    const LExpr any = fold_together(b_, nan, [](LExpr x, LExpr y) { return x + y; });
+                    total = loop::select(loop::unary(loop::UnaryFn::IsNan, any), loop::broadcast(not_a_number(total), beside_->rows), total);
+                }
+                point_.set_value(id, 0, b_.let("total", total));
+                return;
+            }
             while (v.size() > 1) {
                 std::vector<LExpr> half;
                 for (size_t i = 0; i < v.size(); i += 2)
                     half.push_back(i + 1 < v.size() ? combined(v[i], v[i + 1]) : v[i]);
                 v = std::move(half);
             }
-            LExpr total = a.nan ? loop::reduce_lanes_of_numbers(combine_fn(e.reduce), v[0])
-                                : loop::reduce_lanes(combine_fn(e.reduce), v[0]);
-            if (a.nan) {
-                const LExpr any = loop::reduce_lanes(BinaryFn::Or, loop::unary(loop::UnaryFn::IsNan, b_.get(*a.nan)));
-                total = loop::select(any, b_.literal(total.type().dtype, std::numeric_limits<double>::quiet_NaN()), total);
+            LExpr total = !a.nan.empty() ? loop::reduce_lanes_of_numbers(combine_fn(e.reduce), v[0])
+                                         : loop::reduce_lanes(combine_fn(e.reduce), v[0]);
+            if (!a.nan.empty()) {
+                const LExpr any = loop::reduce_lanes(BinaryFn::Or, loop::unary(loop::UnaryFn::IsNan, b_.get(a.nan[0])));
+                total = loop::select(any, not_a_number(total), total);
             }
             point_.set_value(id, 0, b_.let("total", total));
             return;
@@ -833,6 +864,11 @@ private:
     Point point_;
     std::map<VarId, Range> ranges_;
     std::vector<TensorId> locals_;
+    std::vector<TensorId> numbers_;  // of the locals, those of which a task holds one element
+    std::optional<Beside> beside_;
+    std::map<TensorId, std::vector<Sym>> strides_beside_;  // of locals, while rows are together
+    LExpr together_;   // the first of rows that are side by side just now
+    size_t row_ = 0;   // of them, the one that a fold is at
     std::map<const Stmt*, Point::Ahead> ahead_;
     std::vector<LExpr> stored_;  // by the last store, of each position
     bool keeping_ = false;       // the store is not the last statement of its loop over lanes
@@ -845,65 +881,6 @@ private:
     } rows_;  // of the loop around that takes several
 };
 
-// Picoseconds that a nest takes on one thread, roughly, where its data are in the caches: operations and bytes of its
-// equations at all their points, those of reductions included.
-class WorkOf {
-public:
-    WorkOf(const math::Program& p, const schedule::Nest& nest, const schedule::NestPlan& plan) : p_(p) {
-        for (size_t j = 0; j < nest.equations.size(); ++j) {
-            const Equation& q = p.equations[nest.equations[j]];
-            Sym n = 1;
-            for (VarId v : q.vars) n = n * p.vars[v].extent;
-            if (nest.contraction) {
-                for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
-                total_ = total_ + n * Sym(kContractionWork / std::max(1, plan.contract.parts));
-                continue;
-            }
-            lanes_ = std::max(1, plan.equations[j].lanes);
-            scan_ = p.expr(q.rhs).kind == ExprKind::Scan;
-            at(q.rhs, n, static_cast<int64_t>(size_of(p.tensors[q.lhs].dtype)) * kByte);
-        }
-    }
-    Sym total() const { return total_; }
-
-private:
-    static constexpr int64_t kByte = 16, kOperation = 128, kSpecial = 16, kScalarStep = 1000;
-
-    // The expression at n points, with `more` at each.
-    void at(ExprId root, const Sym& n, int64_t more) {
-        std::vector<bool> seen(p_.expr_count());
-        std::vector<ExprId> stack{root}, reduces;
-        int64_t each = more;
-        while (!stack.empty()) {
-            const ExprId e = stack.back();
-            stack.pop_back();
-            if (seen[e]) continue;
-            seen[e] = true;
-            const math::Expr& x = p_.expr(e);
-            if (x.kind == ExprKind::Load) each += static_cast<int64_t>(size_of(x.dtype)) * kByte;
-            if (x.kind == ExprKind::Call)
-                each += (info(x.fn).cost == CostClass::Special ? kSpecial : 1) * kOperation / lanes_;
-            if (x.kind == ExprKind::Reduce) {
-                reduces.push_back(e);
-                continue;
-            }
-            stack.insert(stack.end(), x.args.begin(), x.args.end());
-        }
-        if (scan_) each += kScalarStep;
-        total_ = total_ + n * Sym(std::max<int64_t>(1, each));
-        for (ExprId e : reduces) {
-            const math::Expr& x = p_.expr(e);
-            Sym terms = n;
-            for (VarId v : x.vars) terms = terms * p_.vars[v].extent;
-            for (ExprId a : x.args) at(a, terms, kOperation / lanes_);
-        }
-    }
-
-    const math::Program& p_;
-    Sym total_ = 0;
-    int lanes_ = 1;
-    bool scan_ = false;
-};
 }  // namespace
 
 void lower_nest(Context& c, size_t nest, Stage stage) {
@@ -940,7 +917,7 @@ Lowered lower(const tile::Program& p) {
             begin = out.stages.size(), last = t.last;
         }
         Stage stage{"nest" + std::to_string(i), task_count(p.nests[i], c.math),
-                    WorkOf(c.math, p.kernel.nests[i], p.schedule.nests[i]).total()};
+                    work_of(c.math, p.kernel.nests[i], p.schedule.nests[i])};
         if (p.nests[i].contract)
             lower_contraction(c, i, std::move(stage));
         else
