@@ -52,7 +52,9 @@ struct Code {
     ModuleRef module;
     std::vector<Entry> stages, packs;
     std::vector<size_t>
-        symbol_of;  // loop symbol -> position in the request's symbol values, or past them: kStreamSymbol
+        symbol_of;  // loop symbol -> position in the request's symbol values, or past them: kStream, kAhead
+    static constexpr size_t kStream = SIZE_MAX, kAhead = SIZE_MAX - 1;
+    std::vector<Sym> tensor_bytes;  // of inputs and outputs
     std::vector<std::string> symbol_names;  // of the request's program, in order
     std::vector<FoldedRead> folded;
     std::vector<bool> only_packed;  // by input: read through packed panels alone
@@ -192,7 +194,15 @@ private:
         SymValues named;
         for (size_t i = 0; i < code_->symbol_names.size(); ++i) named[code_->symbol_names[i]] = values[i];
         const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
-        for (size_t i : code_->symbol_of) s->symbols.push_back(i < values.size() ? values[i] : 0);
+        int64_t bytes = 0;
+        for (const Sym& x : code_->tensor_bytes) bytes += value(x);
+        const int64_t ahead = bytes > code_->machine.l2_bytes;
+        const auto symbols = [&](int64_t stream) {
+            std::vector<int64_t> r;
+            for (size_t i : code_->symbol_of) r.push_back(i == Code::kStream ? stream : i == Code::kAhead ? ahead : values[i]);
+            return r;
+        };
+        s->symbols = symbols(0);
         if (!code_->lowered.streamed.empty()) {
             s->large = true;
             for (const Lowered::Streamed& x : code_->lowered.streamed) {
@@ -201,7 +211,7 @@ private:
                 const int64_t elements = value(product(out.shape)), row = value(x.row);
                 s->large &= elements * element >= kStreamBytes && (row == elements || row * element % 64 == 0);
             }
-            for (size_t i : code_->symbol_of) s->streaming_symbols.push_back(i < values.size() ? values[i] : 1);
+            s->streaming_symbols = symbols(1);
         }
         for (const Stage& st : code_->lowered.stages) {
             s->tasks.push_back(value(st.tasks));
@@ -444,8 +454,16 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
     for (const Pack& s : code->lowered.packs) code->packs.push_back(code->module->entry(s.function));
     code->symbol_names = request.program->symbols();
     for (const loop::Symbol& s : code->lowered.program.symbols)
-        code->symbol_of.push_back(static_cast<size_t>(
-            std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) - code->symbol_names.begin()));
+        code->symbol_of.push_back(
+            s.name == kStreamSymbol  ? Code::kStream
+            : s.name == kAheadSymbol ? Code::kAhead
+                                     : static_cast<size_t>(std::find(code->symbol_names.begin(), code->symbol_names.end(), s.name) -
+                                                           code->symbol_names.begin()));
+    for (const std::vector<TensorId>& tensors : {code->kernel.program.inputs, code->kernel.program.outputs})
+        for (TensorId t : tensors) {
+            const TensorInfo& info = code->kernel.program.tensors[t];
+            code->tensor_bytes.push_back(product(info.shape) * static_cast<int64_t>(size_of(info.dtype)));
+        }
     code->folded = folded_reads(code->kernel.program);
     code->only_packed = only_packed(code->kernel, code->lowered);
     code->sources = sources(code->kernel, code->lowered);

@@ -675,8 +675,8 @@ private:
     void accumulate_rows(const Stmt& s) {
         const math::Expr& e = c_.math.expr(c_.tile.buffers[s.dst].value);
         const auto& [memory, origin] = memory_.at(s.dst);
-        // The rows that come next, at the same place: each is a page of its own.
-        Point::Ahead next{rows_.var, {}, rows_.count};
+        // The rows that come next, at the same place, and at last the first ones of the next task: each is a page of its own.
+        Point::Ahead next{.row = rows_.var, .tensors = {}, .rows = rows_.count, .first = rows_.first, .task = task_tile(point_.lane())};
         for (ExprId a : e.args)
             for (TensorId t : c_.math.reads(a)) next.tensors.push_back(t);
         if (rows_.count > 1) point_.set_ahead(&next);

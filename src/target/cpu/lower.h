@@ -77,9 +77,6 @@ struct Lowered {
     };
     std::vector<Streamed> streamed;
 };
-// Set by the caller of a kernel to 1 where its outputs are aligned to 64 bytes and those that can bypass the caches are
-// large.
-inline constexpr const char* kStreamSymbol = "%stream";
 
 Lowered lower(const tile::Program& p);
 

@@ -457,12 +457,17 @@ void Point::prefetch(const Expr& x, LExpr offset, int position) {
         }
         if (next.upper() < 1) return;
         const LExpr n = sym(next);
-        if (ahead_->rows > 0)
+        if (ahead_->first)
+            distance = loop::select(loop::le(ahead_->first + 2 * ahead_->rows, sym(p_.vars[ahead_->row].extent)),
+                                    n * ahead_->rows, b_.i64(ahead_->task) - ahead_->first * n);
+        else if (ahead_->rows > 0)
             distance = n * ahead_->rows;
         else
             distance = loop::select(loop::gt(n, b_.i64(kLongRow / element)), least,
                                     loop::floordiv(least - 1 + n, n) * n);
     }
+    // Where nothing is to be asked for, the vector before this one: it is at hand.
+    distance = loop::select(loop::ne(b_.symbol(kAheadSymbol), b_.i64(0)), distance, b_.i64(-lanes_));
     for (int64_t at = 0; at < std::max(vector, step); at += step)
         b_.prefetch(s.buffer, offset + distance + at / element, false, true);
 }

@@ -11,6 +11,13 @@
 
 namespace opwright::target::cpu {
 
+// Set by the caller of a kernel to 1 where its outputs are aligned to 64 bytes and those that can bypass the caches are
+// large.
+inline constexpr const char* kStreamSymbol = "%stream";
+// Set to 1 where the tensors of a call are more than the second-level cache holds: what is in it need not be asked for
+// ahead, and asking took a tenth of the time of a map of two megabytes.
+inline constexpr const char* kAheadSymbol = "%ahead";
+
 // Where a tensor lies in memory.
 struct Storage {
     loop::BufferId buffer = loop::BufferId::none;
@@ -75,6 +82,10 @@ public:
         int64_t rows = 0;
         std::vector<math::TensorId> once = {};  // of these, what no other loop reads
         int64_t pages = 2;                      // at least so far
+        // Where `first` is set: the present first of `rows` points, beyond which none may be left; then what comes next is
+        // the first points of the task that begins `task` elements further on.
+        loop::Expr first = {};
+        int64_t task = 0;
     };
     void set_ahead(const Ahead* a) { ahead_ = a; }
     // From here on, while this is on, the same elements are loaded once: where nothing between is a loop or a branch, or
