@@ -231,6 +231,36 @@ TEST(CpuMemory, ShortRowsSideBySide) {
                 }
 }
 
+// Where rows are divided by a number of theirs, a reciprocal may serve: every quotient is correctly rounded all the same.
+TEST(CpuMemory, DivisionByARowsNumberIsExact) {
+    const std::string source = "op f(x[m,n], c[m]) -> y[m,n]:\n    y[m,n] = x[m,n] / c[m]\n";
+    const int64_t m = 3000, n = 1021;
+    Tensor x(DType::F32, {m, n}), c(DType::F32, {m});
+    std::mt19937_64 rng(3);
+    const auto floats = [&](Tensor& t, int64_t i, int exponents) {  // any mantissa, about so many exponents around 0
+        const auto e = static_cast<uint32_t>(127 - exponents / 2 + static_cast<int>(rng() % static_cast<uint64_t>(exponents)));
+        const auto bits = static_cast<uint32_t>(rng() & 0x807fffff) | e << 23;
+        std::memcpy(t.as<float>() + i, &bits, 4);
+    };
+    const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1.8p-130f, 0x1.fffffep127f, 1.0f, 0x1.fffffep0f};
+    for (int64_t i = 0; i < m; ++i) {
+        floats(c, i, i % 4 ? 20 : 250);
+        if (i % 31 == 0) c.as<float>()[i] = special[i / 31 % 10];
+        for (int64_t j = 0; j < n; ++j) {
+            floats(x, i * n + j, i % 3 ? 40 : 254);
+            if (i % 5 == 0 && j % 97 == 0) x.as<float>()[i * n + j] = special[j / 97 % 10];
+        }
+    }
+    for (const std::string& level : levels()) {
+        const Tensor y = run(source, {x, c}, {m, n}, level);
+        for (int64_t i = 0; i < m * n; ++i) {
+            const float got = y.as<float>()[i], want = x.as<float>()[i] / c.as<float>()[i / n];
+            ASSERT_TRUE(std::memcmp(&got, &want, 4) == 0 || (std::isnan(got) && std::isnan(want)))
+                << level << " " << x.as<float>()[i] << " / " << c.as<float>()[i / n] << " gives " << got << ", not " << want;
+        }
+    }
+}
+
 // One NaN among several rows is that of its row alone; zeros keep their order.
 TEST(CpuMemory, ExtremesOfRowsSideBySideKeepNanToTheirRow) {
     const std::string source = "op f(x[m,n]) -> y[m]:\n    y[m] = max[n](x[m,n])\n";

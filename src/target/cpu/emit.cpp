@@ -383,7 +383,7 @@ private:
         throw std::logic_error("CPU emitter: a leaf reached compute");
     }
 
-    // The fast value, with the lanes outside of its range computed by the C library.
+    // The fast value, with the lanes outside of its range computed by the C library, or all by the plain instruction.
     Value* math(const Node& n, const MathPlan& plan) {
         auto arguments = [&] {
             std::vector<Value*> args;
@@ -404,7 +404,8 @@ private:
         auto* branch = b_.CreateCondBr(all, after, slow);
         branch->setMetadata(llvm::LLVMContext::MD_prof, llvm::MDBuilder(module_.getContext()).createBranchWeights(2000, 1));
         enter(slow);
-        Value* exact = a_.call_lanes(plan.c_function, n.type, args, fast, ok);
+        Value* exact = plan.c_function.empty() ? a_.binary(n.binary(), n.type, args[0], args[1])
+                                               : a_.call_lanes(plan.c_function, n.type, args, fast, ok);
         b_.CreateBr(after);
         enter(after);
         llvm::PHINode* phi = b_.CreatePHI(fast->getType(), 2);

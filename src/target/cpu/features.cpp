@@ -87,6 +87,8 @@ std::optional<Features> features_at(Level l) {
             // Intel's processors from Sapphire Rapids on take two bf16 at half the rate of one f32 (77 against 150 GFLOP/s
             // measured): their units for bf16 are the tiles.
             f.bf16 = has(detected(), {"avx512bf16"}) && f.tune.find("rapids") == std::string::npos;
+            // Intel's take 16 cycles for 16 floats, AMD's 10 at most, with half as many multiply-adds a cycle.
+            f.slow_divide = f.tune.find("znver") == std::string::npos;
             f.amx = has(detected(), {"amx-tile", "amx-bf16", "amx-int8"});
             for (const auto& [on, names] : {std::pair{f.vnni, "+avx512vnni"}, {f.bf16, "+avx512bf16"},
                                             {f.amx, "+amx-tile,+amx-bf16,+amx-int8"}})

@@ -31,6 +31,7 @@ struct Features {
     bool masked = false;     // masked loads and stores of every element type are one instruction
     bool vnni = false;       // u8 x i8 dot products of four
     bool bf16 = false;       // bf16 dot products of two, added up in f32, as fast as multiply-adds of f32
+    bool slow_divide = false;  // a vector's division takes as long as eight multiply-adds or more
     int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;  // data caches of one core
     bool amx = false;        // bf16 and int8 tiles
 

@@ -422,6 +422,27 @@ Expr mod_float(Expr x, Expr y) {
     return select(eq(r, zero), signed_zero, select(differ, r + y, r));
 }
 
+// ---- division of many by one number ----------------------------------------------------------------------------------
+
+// Correctly rounded. The reciprocal r = RN(1/s) and what it is short of 1/s give a quotient that is off by less than an ulp;
+// its remainder is a float, and added to it times r rounds to the float nearest to the quotient (Markstein's theorem). That holds while nothing overflows and the remainder, 47 bits below the numerator, is no
+// subnormal number that lost bits; zeros come out as +0.
+MathPlan divide_by_one(Expr x, Expr y) {
+    constexpr double kFar = 0x1p25, kNumerator = 0x1p98;
+    const Expr s(y.program, y.program->node(y.id).args[0]);
+    const int lanes = x.type().lanes;
+    Expr reciprocal = div(like(s, 1), s);
+    Expr rest = fma(-s, reciprocal, like(s, 1)) * reciprocal;
+    Expr r = broadcast(reciprocal, lanes);
+    Expr q = fma(x, r, x * broadcast(rest, lanes));
+    Expr quotient = fma(fma(-q, y, x), r, q);
+    Expr usual = both(ge(abs(s), like(s, 1 / kFar)), le(abs(s), like(s, kFar)));
+    Expr a = abs(x);
+    Expr inside = both(ge(a, like(x, 1 / kNumerator)), le(a, like(x, kNumerator)));
+    Expr zero = eq(bits(x), broadcast(both(bits(s), like_int(bits(s), INT32_MIN)), lanes));  // of the divisor's sign
+    return {quotient, both(either(inside, zero), broadcast(usual, lanes)), {}};
+}
+
 // ---- rounding without an instruction for it (SSE2) -------------------------------------------------------------------
 
 Expr rounded(UnaryFn f, Expr x) {
@@ -476,9 +497,12 @@ MathPlan plan_math(UnaryFn f, Expr x, const Features& features) {
     }
 }
 
-MathPlan plan_math(BinaryFn f, Expr x, Expr y, const Features&) {
+MathPlan plan_math(BinaryFn f, Expr x, Expr y, const Features& features) {
     const DType t = x.type().dtype;
     if (!is_float(t)) return {};
+    if (f == BinaryFn::Div && t == DType::F32 && features.slow_divide && x.type().lanes == 16 &&
+        y.program->node(y.id).op == Op::Broadcast && y.program->node(x.id).op != Op::Broadcast)
+        return divide_by_one(x, y);
     if (f == BinaryFn::FloorDiv) return {unary(UnaryFn::Floor, div(x, y)), {}, {}};
     if (f == BinaryFn::Mod) return {mod_float(x, y), {}, {}};
     if (f != BinaryFn::Pow && f != BinaryFn::Atan2 && f != BinaryFn::FMod) return {};

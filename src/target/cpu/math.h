@@ -9,8 +9,9 @@
 
 namespace opwright::target::cpu {
 
-// How to compute a function: `value` on all lanes where `valid` is true (everywhere when it is none); the other lanes,
-// or all when there is no value, by calling `c_function` of the C library. Nothing set: a plain instruction does it.
+// How to compute a function: `value` where `valid` is true (everywhere when it is none). The other lanes, or all when there
+// is no value, by calling `c_function` of the C library; without one, all lanes by the plain instruction where `valid` is not
+// true on all of them. Nothing set: a plain instruction does it.
 struct MathPlan {
     loop::Expr value, valid;
     std::string c_function;
