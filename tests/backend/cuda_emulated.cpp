@@ -75,6 +75,7 @@ Result<EmulatedCuda::Kept*> EmulatedCuda::keep(const Program& p) {
         OPW_TRY(CudaProgram lowered,
                 target::cuda::lower(simple, options_));
         if (edit_) edit_(lowered.kernels);
+        if (edit_helpers_) edit_helpers_(lowered.emulated_helpers);
         it = programs_.emplace(key, Kept{std::make_shared<CudaProgram>(std::move(lowered)), {}}).first;
     }
     return &it->second;
@@ -88,7 +89,7 @@ Compile EmulatedCuda::recorder() {
             [this, kept, key](const SymValues& sizes, const std::vector<Tensor>&, std::vector<Tensor>&) -> Status {
                 const bool aligned = aligned_at(sizes);
                 OPW_TRY(const LaunchPlan plan,
-                        plan_launch(*kept->program, sizes, [&](TensorId, int64_t) { return aligned; }));
+                        plan_launch(*kept->program, sizes, [&](TensorId, int64_t) { return aligned; }, clusters_));
                 for (const Call& c : plan.calls) {
                     kept->macros.emplace(c.variant->macros, plan.wide);
                     entries_.emplace(name_of(key, *c.variant, plan.wide), Entry{});
@@ -137,8 +138,8 @@ Status EmulatedCuda::build(size_t lines) {
                 f.text += fmt::format(
                     "extern \"C\" __attribute__((visibility(\"default\"))) void {}(void** a, unsigned b, unsigned t, "
                     "unsigned s) {{\n"
-                    "    cuda_emulation::launch({}::{}, a, b, t, s, {});\n}}\n",
-                    function, space, v->kernel, v->cooperates);
+                    "    cuda_emulation::launch({}::{}, a, b, t, s, {}, {});\n}}\n",
+                    function, space, v->kernel, v->cooperates, v->cluster);
                 const std::string entry = name_of(key, *v, wide);
                 f.symbols.emplace_back(entry, function);
                 entries_[entry].built = true;
@@ -186,7 +187,7 @@ Status EmulatedCuda::run(const Kept& k, const std::string& key, const SymValues&
                          std::vector<Tensor>& out) {
     const CudaProgram& p = *k.program;
     const bool aligned = aligned_at(sizes);
-    OPW_TRY(const LaunchPlan plan, plan_launch(p, sizes, [&](TensorId, int64_t) { return aligned; }));
+    OPW_TRY(const LaunchPlan plan, plan_launch(p, sizes, [&](TensorId, int64_t) { return aligned; }, clusters_));
     std::map<TensorId, std::unique_ptr<DeviceCopy>> memory;
     const auto place = [&](TensorId t, size_t bytes, DType type, const void* from) {
         auto& m = memory[t];
@@ -234,7 +235,8 @@ Status EmulatedCuda::run(const Kept& k, const std::string& key, const SymValues&
             }
         }
         // A few blocks show what many would: kernels walk over the grid.
-        const unsigned blocks = std::min(c.blocks, 3u);
+        const auto cluster = static_cast<unsigned>(c.variant->cluster);
+        const unsigned blocks = std::min(c.blocks, cluster > 1 ? 2 * cluster : 3u);
         entry->second.run(arguments.data(), blocks, static_cast<unsigned>(c.variant->threads),
                           static_cast<unsigned>(c.variant->dynamic_shared));
     }

@@ -20,8 +20,11 @@ class EmulatedCuda {
 public:
     // In place of what the target chooses; before anything is recorded.
     void choose(const target::cuda::LowerOptions& o) { options_ = o; }
-    // Of the kernels' source; before anything is recorded.
+    // On a device that has clusters of blocks; before anything is recorded.
+    void allow_clusters() { clusters_ = true; }
+    // Of the kernels' source, or of the functions that they call; before anything is recorded.
     void edit(std::function<void(std::string&)> e) { edit_ = std::move(e); }
+    void edit_helpers(std::function<void(std::string&)> e) { edit_helpers_ = std::move(e); }
     Compile recorder();
     // Compiles what was recorded since the last call, in files of about `lines` lines, two at a time.
     Status build(size_t lines = 12000);
@@ -44,7 +47,8 @@ private:
                std::vector<Tensor>& out);
 
     target::cuda::LowerOptions options_;
-    std::function<void(std::string&)> edit_;
+    bool clusters_ = false;
+    std::function<void(std::string&)> edit_, edit_helpers_;
     std::map<std::string, Kept> programs_;  // by canonical text
     std::map<std::string, Entry> entries_;  // by program, kernel and macros
     std::vector<std::shared_ptr<target::SharedLibrary>> libraries_;

@@ -2,7 +2,10 @@
 // that barriers, shuffles and matrix instructions meet as on the device. What makes bugs show:
 // - shared memory is poisoned (0xff, a NaN) before each block, and asynchronous copies arrive as late as they may;
 // - a barrier or shuffle that not all threads reach stops the run with a message;
-// - the last warp of a block runs first in every other block: an order that no kernel may depend on.
+// - the last warp of a block runs first in every other block: an order that no kernel may depend on;
+// - blocks of a cluster have shared memory of their own, which is put in its place while a block runs. What they give
+// each
+//   other arrives at once or, in every other cluster, no sooner than they meet.
 // Included before the kernels of a translation unit; launch() starts one.
 #pragma once
 #include <cmath>
@@ -10,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,7 +38,7 @@ namespace cuda_emulation {
 struct Dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
-enum class State : uint8_t { Ready, AtWarp, AtBlock, Done };
+enum class State : uint8_t { Ready, AtWarp, AtBlock, AtCluster, Done };
 struct Copy {
     void* to;
     const void* from;
@@ -52,10 +56,24 @@ struct Fiber {
 struct Exchange {
     alignas(16) unsigned char bytes[2][32][64];
 };
-struct Machine {
+// A block of the cluster that runs: its threads, and its shared memory while others run.
+struct Block {
     std::vector<Fiber> fibers;
     std::vector<Exchange> warps;
-    std::vector<unsigned char> stacks, dynamic_shared;
+    std::vector<unsigned char> shared;
+};
+struct Gift {  // to be written into another block's shared memory
+    size_t block, offset;
+    long long value;
+};
+struct Machine {
+    std::vector<Block> cluster;
+    size_t running = 0;  // block of the cluster
+    std::vector<Gift> gifts;
+    bool gifts_wait = false;
+    std::unique_ptr<unsigned char[]> stacks;  // never touched as a whole: clusters have thousands
+    size_t stack_count = 0;
+    std::vector<unsigned char> dynamic_shared;
     Fiber* current = nullptr;
     void* scheduler = nullptr;
     Dim3 block, blocks, threads;
@@ -86,26 +104,44 @@ inline void fiber_main() {
     std::abort();
 }
 
-// Runs the fibers of one block until all are done.
-inline void run_block(bool backwards) {
-    auto& fibers = machine.fibers;
-    const size_t n = fibers.size(), warps = machine.warps.size();
-    for (size_t i = 0; i < n; ++i) {
-        Fiber& f = fibers[i];
+inline size_t static_shared_bytes() {
+    return &__start_emulated_shared[0] ? static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared) : 0;
+}
+// Puts the block's shared memory where the kernel finds it, or takes it from there.
+inline void put_shared(const Block& b) {
+    const size_t fixed = static_shared_bytes();
+    if (fixed) std::memcpy(__start_emulated_shared, b.shared.data(), fixed);
+    std::memcpy(machine.dynamic_shared.data(), b.shared.data() + fixed, machine.dynamic_shared.size());
+}
+inline void take_shared(Block& b) {
+    const size_t fixed = static_shared_bytes();
+    if (fixed) std::memcpy(b.shared.data(), __start_emulated_shared, fixed);
+    std::memcpy(b.shared.data() + fixed, machine.dynamic_shared.data(), machine.dynamic_shared.size());
+}
+
+inline void start_fibers(Block& b, size_t first_stack) {
+    for (size_t i = 0; i < b.fibers.size(); ++i) {
+        Fiber& f = b.fibers[i];
         f.state = State::Ready;
         f.turn = f.group = 0;
         f.copies.clear();
         auto* top = reinterpret_cast<void**>(
-            (reinterpret_cast<uintptr_t>(machine.stacks.data() + (i + 1) * kStack) & ~uintptr_t{15}) -
+            (reinterpret_cast<uintptr_t>(machine.stacks.get() + (first_stack + i + 1) * kStack) & ~uintptr_t{15}) -
             8);  // as after a call
         *top = nullptr;
         *--top = reinterpret_cast<void*>(fiber_main);
         for (int r = 0; r < 6; ++r) *--top = nullptr;
         f.stack_pointer = top;
     }
+}
+
+// Runs the fibers of a block until all are done or wait for the other blocks of the cluster; whether all are done.
+inline bool run_block(Block& b, bool backwards) {
+    auto& fibers = b.fibers;
+    const size_t n = fibers.size(), warps = b.warps.size();
     for (;;) {
         bool progress = false;
-        size_t done = 0, at_block = 0;
+        size_t done = 0, at_block = 0, at_cluster = 0;
         for (size_t k = 0; k < warps; ++k) {
             const size_t w = backwards ? warps - 1 - k : k;
             const size_t end = std::min(n, (w + 1) * 32);
@@ -120,6 +156,7 @@ inline void run_block(bool backwards) {
                 alive += f.state != State::Done;
                 waiting += f.state == State::AtWarp;
                 at_block += f.state == State::AtBlock;
+                at_cluster += f.state == State::AtCluster;
                 done += f.state == State::Done;
             }
             if (waiting && waiting == alive) {
@@ -128,7 +165,8 @@ inline void run_block(bool backwards) {
                 progress = true;
             }
         }
-        if (done == n) return;
+        if (done == n) return true;
+        if (at_cluster && at_cluster + done == n) return false;
         if (at_block && at_block + done == n) {
             for (Fiber& f : fibers)
                 if (f.state == State::AtBlock) f.state = State::Ready;
@@ -138,14 +176,60 @@ inline void run_block(bool backwards) {
     }
 }
 
+// Runs the blocks of a cluster, each from one meeting to the next.
+inline void run_cluster(unsigned first, bool backwards) {
+    const size_t n = machine.cluster.size();
+    for (size_t b = 0; b < n; ++b) start_fibers(machine.cluster[b], b * machine.cluster[b].fibers.size());
+    for (;;) {
+        size_t done = 0;
+        for (size_t k = 0; k < n; ++k) {
+            const size_t b = backwards ? n - 1 - k : k;
+            machine.running = b;
+            machine.block = {first + static_cast<unsigned>(b), 0, 0};
+            put_shared(machine.cluster[b]);
+            done += run_block(machine.cluster[b], (first + b) % 2);
+            take_shared(machine.cluster[b]);
+        }
+        for (const Gift& g : machine.gifts)
+            std::memcpy(machine.cluster[g.block].shared.data() + g.offset, &g.value, sizeof g.value);
+        machine.gifts.clear();
+        if (done == n) return;
+        if (done) stop("a block of a cluster ended while others wait to meet it");
+        for (Block& b : machine.cluster)
+            for (Fiber& f : b.fibers)
+                if (f.state == State::AtCluster) f.state = State::Ready;
+    }
+}
+// Writes to where `mine` is in the shared memory of another block of the cluster.
+inline void give(size_t block, const void* mine, long long value) {
+    if (block >= machine.cluster.size()) stop("a gift to a block beyond the cluster");
+    const auto* at = static_cast<const unsigned char*>(mine);
+    const size_t fixed = static_shared_bytes();
+    size_t offset = fixed;
+    if (fixed && at >= __start_emulated_shared && at + sizeof value <= __stop_emulated_shared)
+        offset = static_cast<size_t>(at - __start_emulated_shared);
+    else if (at >= machine.dynamic_shared.data() &&
+             at + sizeof value <= machine.dynamic_shared.data() + machine.dynamic_shared.size())
+        offset = fixed + static_cast<size_t>(at - machine.dynamic_shared.data());
+    else
+        stop("a gift to a block that is not in shared memory");
+    if (machine.gifts_wait)
+        machine.gifts.push_back({block, offset, value});
+    else if (block == machine.running)
+        std::memcpy(const_cast<unsigned char*>(at), &value, sizeof value);
+    else
+        std::memcpy(machine.cluster[block].shared.data() + offset, &value, sizeof value);
+}
+
 template <class... A, size_t... I>
 void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
     kernel(*static_cast<std::remove_cv_t<std::remove_reference_t<A>>*>(arguments[I])...);
 }
-// Runs all blocks of a launch. `cooperates`: threads meet in barriers or shuffles; others run one after the other.
+// Runs all blocks of a launch, `cluster` at a time. `cooperates`: threads meet in barriers or shuffles; others run one
+// after the other.
 template <class... A>
-void launch(void (*kernel)(A...), void** arguments, unsigned blocks, unsigned threads, unsigned shared,
-            bool cooperates) {
+void launch(void (*kernel)(A...), void** arguments, unsigned blocks, unsigned threads, unsigned shared, bool cooperates,
+            unsigned cluster) {
     struct Start {
         void (*kernel)(A...);
         void** arguments;
@@ -157,26 +241,39 @@ void launch(void (*kernel)(A...), void** arguments, unsigned blocks, unsigned th
     machine.argument = &start;
     machine.blocks = {blocks};
     machine.threads = {threads};
-    machine.fibers.resize(threads);
-    machine.warps.resize((threads + 31) / 32);
-    if (cooperates && machine.stacks.size() < threads * kStack) machine.stacks.resize(threads * kStack);
-    machine.dynamic_shared.resize(shared + 1024);
-    for (unsigned i = 0; i < threads; ++i) {
-        Fiber& f = machine.fibers[i];
-        f.thread = {i, 0, 0};
-        f.lane = i % 32;
-        f.warp = i / 32;
+    machine.cluster.resize(cluster);
+    for (Block& b : machine.cluster) {
+        b.fibers.resize(threads);
+        b.warps.resize((threads + 31) / 32);
+        for (unsigned i = 0; i < threads; ++i) {
+            Fiber& f = b.fibers[i];
+            f.thread = {i, 0, 0};
+            f.lane = i % 32;
+            f.warp = i / 32;
+        }
     }
-    for (unsigned b = 0; b < blocks; ++b) {
+    if (const size_t stacks = size_t{cluster} * threads; cooperates && machine.stack_count < stacks) {
+        machine.stacks.reset(new unsigned char[stacks * kStack]);
+        machine.stack_count = stacks;
+    }
+    machine.dynamic_shared.resize(shared + 1024);
+    for (unsigned b = 0; b < blocks; b += cluster) {
+        if (cluster > 1) {
+            for (Block& one : machine.cluster)
+                one.shared.assign(static_shared_bytes() + machine.dynamic_shared.size(), 0xff);
+            machine.gifts_wait = b / cluster % 2;
+            run_cluster(b, b / cluster % 2);
+            continue;
+        }
+        machine.running = 0;
         machine.block = {b, 0, 0};
-        if (&__start_emulated_shared[0])
-            std::memset(__start_emulated_shared, 0xff,
-                        static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
+        if (const size_t fixed = static_shared_bytes()) std::memset(__start_emulated_shared, 0xff, fixed);
         std::memset(machine.dynamic_shared.data(), 0xff, machine.dynamic_shared.size());
         if (cooperates) {
-            run_block(b % 2);
+            start_fibers(machine.cluster[0], 0);
+            if (!run_block(machine.cluster[0], b % 2)) stop("a block meets a cluster that it is not in");
         } else {
-            for (Fiber& f : machine.fibers) {
+            for (Fiber& f : machine.cluster[0].fibers) {
                 machine.current = &f;
                 machine.entry(machine.argument);
             }
@@ -194,7 +291,7 @@ template <class T, class Read>
 auto exchange(const T& mine, Read read) {
     static_assert(sizeof(T) <= 64);
     Fiber* f = machine.current;
-    Exchange& e = machine.warps[f->warp];
+    Exchange& e = machine.cluster[machine.running].warps[f->warp];
     const unsigned turn = f->turn++ & 1;
     std::memcpy(e.bytes[turn][f->lane], &mine, sizeof(T));
     wait(State::AtWarp);
@@ -278,11 +375,14 @@ T atomicExch(T* p, T v) {
 }
 inline void __threadfence() {}
 
-// Clusters of blocks run on a GPU alone (bench/gpu/opwright_gpu.cpp, `shapes`): their kernels compile here.
+// Caches are not emulated.
 #define load_once load_pack
 #define store_once store_pack
-inline void meet_cluster() { cuda_emulation::stop("a cluster of blocks, which is not emulated"); }
-inline void give_to_block(int, long long*, long long) {}
+
+inline void meet_cluster() { cuda_emulation::wait(cuda_emulation::State::AtCluster); }
+inline void give_to_block(int block, long long* mine, long long value) {
+    cuda_emulation::give(static_cast<size_t>(block), mine, value);
+}
 
 // ---- bits and roundings
 template <class To, class From>

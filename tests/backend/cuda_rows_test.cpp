@@ -1,6 +1,9 @@
 // Rows that registers do not hold alone, and rows of few elements that share a warp: by the emulation.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <tuple>
+
 #include "cuda_emulated.h"
 #include "lang/library.h"
 #include "math/inline.h"
@@ -53,6 +56,41 @@ TEST(Rows, MatchTheReference) {
     check(true);
     ASSERT_TRUE(emulated.build().ok());
     check(false);
+}
+
+// Rows that the blocks of a cluster share: 2 x 1024, 2 x 512 and 8 x 512 threads, several rows a cluster, ragged ends.
+// (The emulation aligns tensors to packs where the sum of their sizes does not leave 3 by 4.) With `edit` the kernels
+// are others; how many of the cases pass then.
+int clusters_that_pass(const std::function<void(std::string&)>& edit, bool expect) {
+    const std::tuple<const char*, DType, int64_t, int64_t> cases[] = {
+        {"layer", DType::F32, 5, 65536}, {"layer", DType::BF16, 4, 65528}, {"soft", DType::F32, 4, 81924}};
+    verify::EmulatedCuda emulated;
+    emulated.allow_clusters();
+    if (edit) emulated.edit_helpers(edit);
+    int passed = 0;
+    const auto check = [&](bool recording) {
+        for (const auto& [op, type, m, k] : cases) {
+            const math::Program p = declared(op, type);
+            const auto compiled = (recording ? emulated.recorder() : emulated.target())(p);
+            EXPECT_TRUE(compiled.ok()) << op;
+            const auto r = verify::check_case(p, *compiled, {{"m", m}, {"k", k}}, verify::Pattern::Random, 1);
+            if (recording) continue;
+            passed += r.passed();
+            EXPECT_TRUE(r.passed() || !expect) << op << " " << name(type) << " " << k << ": " << r.message;
+        }
+    };
+    check(true);
+    EXPECT_TRUE(emulated.build().ok());
+    check(false);
+    return passed;
+}
+TEST(Rows, OfClustersMatchTheReference) { EXPECT_EQ(clusters_that_pass(nullptr, true), 3); }
+TEST(Rows, OfClustersAreWrongWhereBlocksDoNotMeet) {
+    const auto without_meeting = [](std::string& text) {
+        const size_t exchange = text.find("void exchange("), meet = text.find("    meet_cluster();\n", exchange);
+        if (exchange != std::string::npos) text.erase(meet, std::string("    meet_cluster();\n").size());
+    };
+    EXPECT_EQ(clusters_that_pass(without_meeting, false), 0);
 }
 
 TEST(Rows, StayOnTheChip) {
