@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cuda_emulated.h"
 #include "lang/library.h"
 #include "math/inline.h"
 #include "math/unit_dims.h"
@@ -89,6 +90,30 @@ TEST(CudaLaunch, EmptyTensorsLaunchNothing) {
     EXPECT_TRUE(launches("product", {{"m", 3}, {"n", 0}, {"k", 7}}).plan.calls.empty());
     // A sum of nothing is 0, and that is to be written.
     EXPECT_EQ(launches("total", {{"i", 0}}).plan.calls.size(), 1u);
+}
+
+// The sign that wrap() gives stays: such a value is no position, whose widening may be left out.
+TEST(CudaLaunch, IntegersThatWereWrappedKeepTheirSign) {
+    lang::Library library;
+    ASSERT_TRUE(library
+                    .add(std::make_shared<const Source>(Source{"wrapped", R"(
+op wrapped(x: u64[n], z: i64[n]) -> (y: f32[n], w: f32[n]):
+    y[n] = cast(wrap(x[n], i64), f32)
+    w[n] = cast(z[n] - size(n), f32)
+)"}))
+                    .ok());
+    const auto p = library.elaborate_symbolic("wrapped");
+    ASSERT_TRUE(p.ok());
+    verify::EmulatedCuda emulated;
+    for (const bool recording : {true, false}) {
+        const auto compiled = (recording ? emulated.recorder() : emulated.target())(*p);
+        ASSERT_TRUE(compiled.ok());
+        const auto r = verify::check_case(*p, *compiled, {{"n", 37}}, verify::Pattern::Extremes, 1);
+        if (recording)
+            ASSERT_TRUE(emulated.build().ok());
+        else
+            EXPECT_TRUE(r.passed()) << r.message;
+    }
 }
 
 }  // namespace

@@ -168,9 +168,6 @@ Operand convert(const Operand& a, DType from, DType to, Helpers& h) {
     if (from == to) return a;
     if (to == DType::Bool) return {fmt::format("{} != 0", a.at(L::Relation)), L::Equality};
     if (is_float(to)) {
-        constexpr std::string_view kWide = "(long long)";  // of a position or size, which has the same value without
-        if (from == DType::I64 && a.text.starts_with(kWide) && is_name(a.text.substr(kWide.size())))
-            return convert({a.text.substr(kWide.size())}, DType::I32, to, h);
         Operand r = is_float(from) && compute_type(from) == compute_type(to) ? a : cast_to(c_type(to), a);
         // Between floats the rounding to a 16-bit type is left to the store (docs/numerics.md).
         if ((to == DType::F16 || to == DType::BF16) && !is_float(from)) r = from_memory(to_memory(r, to, h), to, h);

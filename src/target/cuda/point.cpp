@@ -147,7 +147,15 @@ Operand Point::eval(ExprId e, const char* name) {
             r = call(x.fn, a, compute_type(t), c_.helpers);
             break;
         }
-        case ExprKind::Cast: r = convert(eval(x.args[0]), c_.p.expr(x.args[0]).dtype, x.dtype, c_.helpers); break;
+        case ExprKind::Cast: {
+            Operand from = eval(x.args[0]);
+            const ExprKind kind = c_.p.expr(x.args[0]).kind;
+            constexpr std::string_view kWide = "(long long)";  // a position or size has the same value without
+            const bool place = (kind == ExprKind::Index || kind == ExprKind::Size) && is_float(x.dtype);
+            if (place && from.text.starts_with(kWide)) from = {from.text.substr(kWide.size()), L::Unary};
+            r = convert(from, c_.p.expr(x.args[0]).dtype, x.dtype, c_.helpers);
+            break;
+        }
         case ExprKind::Wrap: r = wrap(eval(x.args[0]), c_.p.expr(x.args[0]).dtype, x.dtype); break;
         case ExprKind::Bitcast: r = bitcast(eval(x.args[0]), c_.p.expr(x.args[0]).dtype, x.dtype, c_.helpers); break;
         case ExprKind::Reduce: reduce_serially(e); return values_.at(e);
