@@ -444,7 +444,7 @@ private:
                 }
                 c_.code.open("if (lane == 0)");
                 at_.store(q, value, false);
-                c_.code.close();
+                c_.code.close_if();
             });
             return;
         }

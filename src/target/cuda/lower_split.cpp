@@ -30,7 +30,7 @@ public:
         fold_threads(at_, s_.reduce, a, "256");
         c_.code.open("if (threadIdx.x == 0)");
         store(a.value, a.best);
-        c_.code.close();
+        c_.code.close_if();
         c_.code.close();
     }
 

@@ -210,9 +210,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) arg_max_y_kernel
         const long long y_best_at_value = at >= 0 && at < slices
             ? y_best_at[(a0 * n_b0 + b0) * slices + (Index)at]
             : 0ll;
-        if (lane == 0) {
-            y[a0 * n_b0 + b0] = y_best_at_value;
-        }
+        if (lane == 0) y[a0 * n_b0 + b0] = y_best_at_value;
     }
 }
 

@@ -278,9 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         }
         total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
         const float centre_value = total / (float)n_r0;
-        if (lane == 0) {
-            centre[a0] = centre_value;
-        }
+        if (lane == 0) centre[a0] = centre_value;
         float total2 = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
@@ -296,9 +294,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         }
         total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
         const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
-        if (lane == 0) {
-            inv_std[a0] = inv_std_value;
-        }
+        if (lane == 0) inv_std[a0] = inv_std_value;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -362,9 +358,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         }
         total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
         const float centre_value = total / (float)n_r0;
-        if (lane == 0) {
-            centre[a0] = centre_value;
-        }
+        if (lane == 0) centre[a0] = centre_value;
         float total2 = 0.0f;
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
@@ -381,9 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, BLOCKS) layer_norm_
         }
         total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
         const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
-        if (lane == 0) {
-            inv_std[a0] = inv_std_value;
-        }
+        if (lane == 0) inv_std[a0] = inv_std_value;
         #pragma unroll
         for (int i = 0; i < ITEMS + SHARED; ++i) {
             const Index r0 = (i * THREADS + lane) * VECTOR;
@@ -463,9 +455,7 @@ extern "C" __global__ void IN_CLUSTERS
         #pragma unroll
         for (int block = 0; block < CLUSTER; ++block) total += slots_of_row.first<float>(block);
         const float centre_value = total / (float)n_r0;
-        if (lane == 0) {
-            centre[a0] = centre_value;
-        }
+        if (lane == 0) centre[a0] = centre_value;
         float squares = 0;
         #pragma unroll
         for (int block = 0; block < CLUSTER; ++block) {
@@ -473,9 +463,7 @@ extern "C" __global__ void IN_CLUSTERS
                 part_of_row<THREADS * VECTOR, CLUSTER>(n_r0, block), centre_value);
         }
         const float inv_std_value = 1.0f / sqrtf(squares / (float)n_r0 + 1e-05f);
-        if (lane == 0) {
-            inv_std[a0] = inv_std_value;
-        }
+        if (lane == 0) inv_std[a0] = inv_std_value;
         #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Index r0 = (i * (THREADS * CLUSTER) + lane) * VECTOR;
@@ -518,9 +506,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kerne
         }
         total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
         const float centre_value = total / (float)n_r0;
-        if (lane == 0) {
-            centre[a0] = centre_value;
-        }
+        if (lane == 0) centre[a0] = centre_value;
         float total2 = 0.0f;
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
@@ -534,9 +520,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) layer_norm_kerne
         }
         total2 = fold<THREADS>(total2, partial, [](float a, float b) { return a + b; });
         const float inv_std_value = 1.0f / sqrtf(total2 / (float)n_r0 + 1e-05f);
-        if (lane == 0) {
-            inv_std[a0] = inv_std_value;
-        }
+        if (lane == 0) inv_std[a0] = inv_std_value;
         #pragma unroll 4
         for (Index r0 = lane * VECTOR; r0 < n_r0; r0 += THREADS * VECTOR) {
             const auto x_pack = load_pack<VECTOR>(&x[a0 * n_r0 + r0]);

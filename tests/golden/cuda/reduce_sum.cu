@@ -171,9 +171,7 @@ extern "C" __global__ void __launch_bounds__(THREADS * ROWS, 1) reduce_sum_y_ker
             total += y_partial_value;
         }
         total = fold<THREADS>(total, partial, [](float a, float b) { return a + b; });
-        if (lane == 0) {
-            y[o0 * n_o1 + o1] = total;
-        }
+        if (lane == 0) y[o0 * n_o1 + o1] = total;
     }
 }
 
