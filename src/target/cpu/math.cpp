@@ -501,8 +501,12 @@ MathPlan plan_math(BinaryFn f, Expr x, Expr y, const Features& features) {
     const DType t = x.type().dtype;
     if (!is_float(t)) return {};
     if (f == BinaryFn::Div && t == DType::F32 && features.slow_divide && x.type().lanes == 16 &&
-        y.program->node(y.id).op == Op::Broadcast && y.program->node(x.id).op != Op::Broadcast)
-        return divide_by_one(x, y);
+        y.program->node(y.id).op == Op::Broadcast && y.program->node(x.id).op != Op::Broadcast) {
+        // By a constant, as GELU divides in the epilogue of a product, it is rare, and its branches made register tiles spill
+        // (a third of the time of a whole kernel). Products' epilogues divide as they are for the same reason.
+        const bool constant = y.program->node(y.program->node(y.id).args[0]).op == Op::Literal;
+        return constant || y.program->plain_addresses ? MathPlan{} : divide_by_one(x, y);
+    }
     if (f == BinaryFn::FloorDiv) return {unary(UnaryFn::Floor, div(x, y)), {}, {}};
     if (f == BinaryFn::Mod) return {mod_float(x, y), {}, {}};
     if (f != BinaryFn::Pow && f != BinaryFn::Atan2 && f != BinaryFn::FMod) return {};
