@@ -78,6 +78,9 @@ public:
     Place place(math::TensorId t, const std::vector<math::ExprId>& at, math::Outside outside, const Axes& order,
                 const Axes& least = {});
 
+    // A value is to be read from this piece.
+    void set(math::ExprId e, const Piece& piece) { known_.values[e] = piece; }
+
     // "name = text" as a statement, and the name.
     Piece bind(const Piece& piece, const std::string& name);
 

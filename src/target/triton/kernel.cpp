@@ -24,17 +24,18 @@ bool runs_backward(const Program& p, const std::vector<Stmt>& body) {
 }
 }  // namespace
 
-KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name)
+KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, bool in_parts)
     : p_(p),
       math_(p.kernel.program),
       nest_(p.nests[nest]),
       form_(p.kernel.nests[nest]),
       plan_(p.schedule.nests[nest]),
       file_(file),
-      expressions_(math_, file, names_, body_) {
+      expressions_(math_, file, names_, body_),
+      in_parts_(in_parts) {
     r_.name = std::move(name);
     file.reserve_sizes(names_);
-    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M", "EARLY"}) names_.reserve(n);
+    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M", "EARLY", "OPAQUE"}) names_.reserve(n);
     for (const TensorInfo& t : math_.tensors) names_.reserve(t.name + "_ptr");
     expressions_.held = [this](ExprId e) { return find(e); };
     expressions_.pointer = [this](TensorId t) { return pointer(t); };
@@ -57,6 +58,7 @@ KernelText KernelPrinter::run() {
         axes();
     scan_uses(nest_.body);
     plan_walks();
+    if (in_parts_) begin_parts();
     const auto local = [&](TensorId t) {
         return std::find(form_.local.begin(), form_.local.end(), t) != form_.local.end();
     };
@@ -160,7 +162,15 @@ void KernelPrinter::loop(const Stmt& s) {
     const Sym extent = contraction ? group_extent(form_.contraction->k) : math_.vars[s.var].extent;
     const std::string n = size(extent);
     r_.index = true;
-    if (s.lane) {
+    if (s.lane && in_parts_) {
+        const std::string b = block_.at(s.var), i = names_.take(math_.vars[s.var].name);
+        body_.line(fmt::format("for {} in tl.static_range({}):", part_, "PARTS"));
+        body_.indent();
+        if (!walk_) walk_ = &s;
+        body_.line(fmt::format("{} = ({} * {} + tl.arange(0, {})).to(INDEX)", i, part_, b, b));
+        expressions_.guard[s.var] = {{i, kAtom, {s.var}}, n};
+        expressions_.index[s.var] = {i, kAtom, {s.var}};
+    } else if (s.lane) {
         const std::string b = block_.at(s.var), start = names_.take("start");
         if (!walk_) walk_ = &s, start_ = start;
         const bool backward = runs_backward(math_, s.body) || backward_.count(&s);
@@ -202,7 +212,10 @@ void KernelPrinter::loop(const Stmt& s) {
     expressions_.index = index;
     expressions_.guard = guard;
     held_ = before;
-    if (walk_ == &s) walk_ = nullptr;
+    if (walk_ == &s) {
+        walk_ = nullptr;
+        loaded_row_ = true;  // of kernels that hold it in parts, the first walk reads it
+    }
 }
 
 void KernelPrinter::define(const Stmt& s) {
@@ -212,13 +225,14 @@ void KernelPrinter::define(const Stmt& s) {
     if (form_.contraction && (b.value == form_.contraction->a || b.value == form_.contraction->b) &&
         s.kind == StmtKind::Load)
         return factor(s.dst, order);
+    if (in_parts_ && take_part(s, order)) return;
     if (s.kind != StmtKind::Map && x.kind == ExprKind::Load) {
         LoadOptions o;
         if (const auto op = fill_of(s.dst)) {
             o.other = identity_text(*op, x.dtype);
             filled_.insert(s.dst);
         }
-        if (walk_) {
+        if (walk_ && !in_parts_) {
             const auto e = eviction_[walk_].find(b.value);
             if (e != eviction_[walk_].end())
                 o.eviction = e->second;
@@ -247,6 +261,7 @@ void KernelPrinter::header() {
     r_.index = mentions("INDEX");
     if (r_.index) add("INDEX: tl.constexpr");
     if (r_.awaits) add("EARLY: tl.constexpr");
+    if (r_.opaque) add("OPAQUE: tl.constexpr");
     for (const auto& [n, host] : r_.blocks) add(n + ": tl.constexpr");
     PythonWriter w;
     w.line("@triton.jit");
@@ -273,6 +288,10 @@ std::string KernelPrinter::warps() {
         return fmt::format("min(max({} // {}, 1), 16)", elements_, kLane * 16 / bytes);
     }
     const auto whole = [](const schedule::BlockAxis& b) { return b.tile == schedule::kWhole; };
+    if (in_parts_) {
+        r_.registers = elements_ + " <= 4096";
+        return elements_ + " // 256";
+    }
     if (!eviction_.empty())
         return fmt::format("min(max({} // 256, 1), 16 if {} <= 32768 else 32)", elements_,
                            file_.size(math_.vars[eviction_.begin()->first->var].extent));
@@ -313,8 +332,8 @@ bool uses_dot(const Program& p, const schedule::Contraction& c) {
            compute_type(p.expr(c.b).dtype) == DType::F32;
 }
 
-KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name) {
-    return KernelPrinter(p, nest, file, name).run();
+KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, bool in_parts) {
+    return KernelPrinter(p, nest, file, name, in_parts).run();
 }
 
 }  // namespace opwright::target::triton

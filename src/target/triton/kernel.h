@@ -21,11 +21,13 @@ struct KernelText {
     std::string warps, stages;  // Python expressions; empty: Triton's default
     std::string registers;      // when its threads have 64 registers at most; empty: never
     bool index = false;         // it takes INDEX, the type of offsets
+    bool opaque = false;        // it takes OPAQUE: whether it is compiled for an NVIDIA GPU
     bool awaits = false;        // it takes EARLY: it waits itself for the kernel ahead, and may be launched before that ends
 };
 
 // Throws Refusal where the nest has no form in Triton. `file` gains the helpers, sizes and reports that it uses.
-KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name);
+// `in_parts`: what several walks read is kept in parts (Variant).
+KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, bool in_parts);
 
 // Whether updates of this kind and type may meet in memory at once.
 bool atomic(math::Update u, DType t);

@@ -85,7 +85,8 @@ void KernelPrinter::axes() {
         int64_t least = 1;
         for (const Rescale& x : p_.pairs)
             if (math_.expr(x.first).vars[0] == a.var) least = std::max(least, neighbours(x));
-        const std::string host = block_size(extent, file_.size(extent), tile, least, bound);
+        const std::string host = in_parts_ ? step_in_parts(file_.size(extent), a.tile)
+                                           : block_size(extent, file_.size(extent), tile, least, bound);
         const bool number = host.find_first_not_of("0123456789") == std::string::npos;
         known = known && number ? std::optional(*known * std::stoll(host)) : std::nullopt;
         block(a.var, host);

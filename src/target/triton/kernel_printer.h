@@ -18,7 +18,7 @@ int64_t next_power_of_two(int64_t n);
 
 class KernelPrinter {
 public:
-    KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name);
+    KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, bool in_parts);
     KernelText run();
 
 private:
@@ -61,6 +61,12 @@ private:
     std::optional<math::ReduceOp> fill_of(BufferId load) const;  // what all that fold it want in lanes without element
     bool filled(const tile::Stmt& s) const;                      // a fold's operand needs no mask
     void plan_walks();
+
+    // ---- rows that are held in parts
+    static std::string step_in_parts(const std::string& extent, int64_t tile);
+    void begin_parts();
+    // The load of the row: from memory by the first walk, from the parts by the others.
+    bool take_part(const tile::Stmt& s, const Axes& order);
 
     // ---- statements
     const Piece* find(math::ExprId e);
@@ -152,6 +158,11 @@ private:
     std::map<const tile::Stmt*, std::map<math::ExprId, std::string>> eviction_;
     std::set<const tile::Stmt*> backward_;
     std::set<BufferId> fills_;  // partial results
+    const bool in_parts_;
+    std::string part_, parts_;                  // the number of the part in a walk; the parts
+    math::ExprId row_ = math::kNone;            // what they are parts of
+    bool loaded_row_ = false;                   // by a walk before
+    std::optional<math::ReduceOp> row_fill_;    // whose identity they hold outside
 };
 
 }  // namespace opwright::target::triton

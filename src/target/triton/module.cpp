@@ -377,33 +377,41 @@ private:
 
     void write_variants(PythonWriter& w) {
         if (variants_.size() == 1) return write_variant(w, variants_[0], "");
+        for (size_t i = 0; i < variants_.size(); ++i) {
+            const Variant& v = variants_[i];
+            const bool walks = !v.in_parts && i + 1 == variants_.size();
+            w.line(i + 1 == variants_.size() ? "else:" : fmt::format("{} {}:", i ? "elif" : "if", fits(v)));
+            w.indent();
+            w.comment(about(v, walks));
+            write_variant(w, v, v.in_parts ? "_parts" : walks ? "_steps" : "_rows");
+            w.outdent();
+        }
+    }
+    static std::string about(const Variant& v, bool walks) {
+        if (v.in_parts) return "A row fits on the chip in 16 bits: it is read once, and each walk along it converts it.";
+        if (!walks) return "A row fits on the chip: it is read once.";
+        const auto& plans = v.program.schedule.nests;
+        const bool held = std::any_of(plans.begin(), plans.end(), [](const schedule::NestPlan& n) {
+            return std::any_of(n.blocks.begin(), n.blocks.end(),
+                               [](const auto& b) { return b.tile == schedule::kWhole; });
+        });
+        return held ? "Rows are walked in steps, as often as folds need them and once for the result; their beginning "
+                      "stays on the chip."
+                    : "Rows are walked in steps, as often as folds need them and once for the result.";
+    }
+    // The condition, in Python, under which the rows of a variant fit.
+    std::string fits(const Variant& v) {
         std::vector<std::string> conditions;
-        for (const auto& row : variants_[0].rows) {
+        for (const auto& row : v.rows) {
             if (row.empty()) continue;
             std::string c;
             for (const Sym& s : row)
                 c += (c.empty() ? "" : " * ") +
                      (row.size() == 1 ? file_.size(s) : fmt::format("triton.next_power_of_2({})", file_.size(s)));
-            c += fmt::format(" <= {}", variants_[0].row);
+            c += fmt::format(" <= {}", v.row);
             if (std::find(conditions.begin(), conditions.end(), c) == conditions.end()) conditions.push_back(c);
         }
-        w.line(fmt::format("if {}:", fmt::join(conditions, " and ")));
-        w.indent();
-        w.comment("A row fits on the chip: it is read once.");
-        write_variant(w, variants_[0], "_rows");
-        w.outdent();
-        w.line("else:");
-        w.indent();
-        const auto& plans = variants_[1].program.schedule.nests;
-        const bool held = std::any_of(plans.begin(), plans.end(), [](const schedule::NestPlan& n) {
-            return std::any_of(n.blocks.begin(), n.blocks.end(),
-                               [](const auto& b) { return b.tile == schedule::kWhole; });
-        });
-        w.comment(held ? "Rows are walked in steps, as often as folds need them and once for the result; their "
-                         "beginning stays on the chip."
-                       : "Rows are walked in steps, as often as folds need them and once for the result.");
-        write_variant(w, variants_[1], "_steps");
-        w.outdent();
+        return fmt::format("{}", fmt::join(conditions, " and "));
     }
 
     void write_variant(PythonWriter& w, const Variant& v, const std::string& suffix) {
@@ -426,7 +434,7 @@ private:
             const std::string wanted = t.nests.size() == 1
                                            ? m_.function + suffix + "_kernel"
                                            : fmt::format("{}{}_{}_kernel", m_.function, suffix, p.tensors[lhs].name);
-            const KernelText k = print_kernel(t, i, file_, file_.names.take(wanted));
+            const KernelText k = print_kernel(t, i, file_, file_.names.take(wanted), v.in_parts);
             kernels_ += k.text + "\n\n";
             launch(w, k);
         }
@@ -482,32 +490,34 @@ private:
         if (k.reports) arguments.push_back("error");
         for (const std::string& n : k.sizes) arguments.push_back(n);
         if (k.index) arguments.push_back("INDEX=INDEX");
+        if (k.opaque) arguments.push_back(fmt::format("OPAQUE=_on_nvidia({})", k.name));
         for (const auto& [name, host] : k.blocks) {
             arguments.push_back(fmt::format("{}={}", name, is_number(host) ? host : name));
         }
         if (!k.warps.empty()) arguments.push_back("num_warps=" + with_numbers(k.warps, numbers));
         if (!k.stages.empty()) arguments.push_back("num_stages=" + k.stages);
-        if (!k.registers.empty()) {
-            const std::string condition = with_numbers(k.registers, numbers);
-            const bool known = condition.find_first_not_of("0123456789 *>") == std::string::npos;
-            if (known && !exceeds(condition)) k.registers.clear();
+        std::string condition = with_numbers(k.registers, numbers);
+        if (!condition.empty() && condition.find_first_not_of("0123456789 *<=>") == std::string::npos) {
+            if (!holds(condition)) k.registers.clear();
+            condition.clear();
         }
         if (!k.registers.empty()) {
-            const std::string condition = with_numbers(k.registers, numbers);
             w.comment(
                 "With 64 registers a thread, two programs share a processor: one computes while the other waits.");
-            w.line(fmt::format("options = {{\"maxnreg\": 64}} if {} and torch.version.cuda else {{}}", condition));
+            w.line(fmt::format("options = {{\"maxnreg\": 64}} if {}torch.version.cuda else {{}}",
+                               condition.empty() ? "" : condition + " and "));
             arguments.push_back("**options");
         }
         if (k.awaits) arguments.push_back(fmt::format("**_early({}, device)", k.name));
         w.line(fmt::format("{}[grid]({})", k.name, fmt::join(arguments, ", ")));
     }
-    // Whether "2 * 4096 > 8192" holds.
-    static bool exceeds(const std::string& text) {
+    // Whether "2 * 4096 > 8192", or the same with <=, holds.
+    static bool holds(const std::string& text) {
         int64_t product = 1;
-        const size_t end = text.find('>');
-        for (size_t at = 0; at < end; at = text.find_first_of("*>", at) + 1) product *= std::stoll(text.substr(at));
-        return product > std::stoll(text.substr(end + 1));
+        const size_t end = text.find_first_of("<>");
+        for (size_t at = 0; at < end; at = text.find_first_of("*<>", at) + 1) product *= std::stoll(text.substr(at));
+        const int64_t bound = std::stoll(text.substr(text.find_first_of("0123456789", end)));
+        return text[end] == '<' ? product <= bound : product > bound;
     }
     static bool is_number(const std::string& s) { return s.find_first_not_of("0123456789") == std::string::npos; }
     // Blocks that are numbers are no variables of the function.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "schedule/block_kernel.h"
 #include "schedule/hold_beginning.h"
@@ -17,6 +19,7 @@ namespace {
 
 constexpr int64_t kWalk = 8192;                  // elements of a step along a row that is read several times
 constexpr int64_t kBeginning = 32768;            // of a longer row, held between walks
+constexpr int64_t kParts = 8;                    // of a row of 16-bit elements
 constexpr int64_t kBlock = 1 << 20;              // elements of a block that Triton allows
 constexpr int64_t kShared = 227 << 10;           // bytes of shared memory that a program may have, from Hopper on
 constexpr int64_t kRegisters = 255, kLane = 32;  // registers of a thread, threads of a warp
@@ -168,6 +171,63 @@ Result<Variant> make_variant(const Program& p, const std::string& json, bool who
     return v;
 }
 
+// Whether one 16-bit tensor is read by several walks along the rows of a nest, and every other by one at most.
+bool suits_parts(const tile::Program& t, const tile::Nest& nest) {
+    const Program& p = t.kernel.program;
+    std::map<ExprId, int> walks;
+    int rows = 0;
+    for (const tile::Stmt& s : nest.body) {
+        if (s.kind == tile::StmtKind::ScatterReduce) return false;
+        if (s.kind != tile::StmtKind::For) continue;
+        if (!s.lane) return false;
+        ++rows;
+        for (const tile::Stmt& x : s.body) {
+            if (x.kind == tile::StmtKind::For || x.kind == tile::StmtKind::Scan || x.kind == tile::StmtKind::Gather ||
+                (x.kind == tile::StmtKind::Accumulate && is_arg(x.op)))
+                return false;
+            if (x.kind == tile::StmtKind::Load) ++walks[t.buffers[x.dst].value];
+        }
+    }
+    ExprId row = kNone;
+    for (const auto& [load, count] : walks) {
+        if (count == 1) continue;
+        if (row != kNone) return false;
+        row = load;
+    }
+    return row != kNone && walks[row] == rows && size_of(p.expr(row).dtype) == 2 && is_float(p.expr(row).dtype) &&
+           p.expr(row).outside == Outside::Error;
+}
+
+// The variant that holds 16-bit rows in parts: a program each, with 32 registers of it in each of up to 1,024 threads.
+std::optional<Variant> parts_variant(const Program& p) {
+    schedule::Kernel k = schedule::form_block_kernel(p, true);
+    schedule::Schedule s = schedule::default_block_schedule(k, {.map_elements = 1024, .loop_elements = kWalk}, false);
+    Variant v;
+    v.in_parts = true;
+    for (size_t i = 0; i < k.nests.size(); ++i) {
+        const schedule::Nest& n = k.nests[i];
+        auto& blocks = s.nests[i].blocks;
+        std::erase_if(blocks, [&](const auto& b) { return has(n.grid, b.var); });
+        if (blocks.size() != 1 || n.contraction) return std::nullopt;
+        // By measurement: longer rows with exponentials gain nothing by being read once.
+        const auto pairs = rescales(k.program, n.equations);
+        const bool exponentials = std::any_of(pairs.begin(), pairs.end(), [](const Rescale& x) {
+            return x.kind == Rescale::Kind::Exponentials;
+        });
+        blocks[0].tile = exponentials ? kWalk / 2 : kWalk;
+        v.row = std::min(i ? v.row : kParts * kWalk, kParts * blocks[0].tile);
+        s.nests[i].elements = 0;
+        std::fill(s.nests[i].grid_tile.begin(), s.nests[i].grid_tile.end(), 1);
+        v.rows.push_back({k.program.vars[blocks[0].var].extent});
+    }
+    Result<tile::Program> t = tile::apply_blocks(std::move(k), std::move(s));
+    if (!t.ok()) return std::nullopt;
+    v.program = std::move(*t);
+    for (const tile::Nest& n : v.program.nests)
+        if (!suits_parts(v.program, n)) return std::nullopt;
+    return v;
+}
+
 bool always_fits(const Variant& v) {
     for (const auto& row : v.rows) {
         Sym n = 1;
@@ -199,7 +259,12 @@ Result<std::vector<Variant>> make_variants(const Program& p, const std::string& 
     r.push_back(std::move(*held));
     if (!r[0].whole || always_fits(r[0])) return r;
     OPW_TRY(Variant walked, make_variant(p, "", false));
+    std::optional<Variant> parts = parts_variant(p);
     if (never_fits(r[0])) r.clear();
+    if (parts && !never_fits(*parts)) {
+        r.push_back(std::move(*parts));
+        if (always_fits(r.back())) return r;
+    }
     r.push_back(std::move(walked));
     return r;
 }
