@@ -48,7 +48,7 @@ std::vector<Fault> faults() {
          .declaration = kWindow,
          .text = {{"c", {R"(at >= 0 && [^?;]*\? (x\[[^\]]*\]) : 0\.0f)", "$1"}},
                   {"cuda", {R"(= [^;=]*>= 0 && [^;]*\? (x\[[^\]]*\]) : 0\.0f)", "= $1"}},
-                  {"triton", {R"(mask=mask & \(\(at[^\n]*\)\), other=0\.0)", "mask=mask"}}},
+                  {"triton", {R"(mask=mask & \(at[^\n]*\), other=0\.0)", "mask=mask"}}},
          .loop = loop::drop_load_masks},
         {.name = "a loop ends one too early",
          .declaration = kWindow,
