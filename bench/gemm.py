@@ -67,12 +67,15 @@ def candidates(dtype, m, n, k, threads):
 
 
 def prepared(session, operator, *arrays):
-    """A call of the C interface on inputs that are described once; what it makes is freed again."""
-    abi, fed, result = session._abi(), session._Inputs(list(arrays)), ctypes.c_void_p()
+    """A call of the C interface whose arguments are described once; what it makes is freed again."""
+    fed, result, error = session._Inputs(list(arrays)), ctypes.c_void_p(), ctypes.c_void_p()
+    call, free = session._abi().opw_operator_run, session._abi().opw_tensors_free
+    arguments = (operator._handle, fed.tensors, fed.count, ctypes.byref(result), ctypes.byref(error))
 
-    def run():
-        session._call(abi.opw_operator_run, operator._handle, fed.tensors, fed.count, ctypes.byref(result))
-        abi.opw_tensors_free(result)
+    def run(alive=operator):  # as long as its handle is used
+        status = call(*arguments)
+        assert alive and status == 0, f"status {status}"
+        free(result)
 
     return run
 

@@ -48,6 +48,10 @@ BufferId Builder::scratch(std::string name, DType t, Expr elements) {
     return next_buffer(program_, {.name = std::move(name), .dtype = t, .space = Space::Scratch, .elements = elements});
 }
 
+BufferId Builder::param_or_scratch(std::string name, DType t, uint32_t argument, Expr elements) {
+    return next_buffer(program_, {.name = std::move(name), .dtype = t, .space = Space::Param, .argument = argument, .elements = elements});
+}
+
 BufferId Builder::local_buffer(std::string name, DType t, int64_t elements) {
     return next_buffer(program_, {.name = std::move(name), .dtype = t, .space = Space::Local, .elements = i64(elements)});
 }

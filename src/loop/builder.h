@@ -105,6 +105,8 @@ public:
     // Buffers are declared once and used by any function; `argument` is the position in the caller's pointer array.
     BufferId param(std::string name, DType t, uint32_t argument, Access access = Access::ReadWrite, bool no_alias = true);
     BufferId scratch(std::string name, DType t, Expr elements);
+    // Scratch memory where `elements` are more than none, else the caller's.
+    BufferId param_or_scratch(std::string name, DType t, uint32_t argument, Expr elements);
     BufferId local_buffer(std::string name, DType t, int64_t elements);
 
     // Opens the function, runs `body`, closes it.

@@ -31,8 +31,9 @@ public:
         for (const Buffer& b : p_.buffers) {
             switch (b.space) {
                 case Space::Param:
-                    out_ += fmt::format("param {}: {} {}{}{}\n", b.argument, b.name, name(b.dtype),
-                                        b.read_only ? " read-only" : "", b.no_alias ? "" : " may-alias");
+                    out_ += fmt::format("param {}: {} {}{}{}{}\n", b.argument, b.name, name(b.dtype),
+                                        b.read_only ? " read-only" : "", b.no_alias ? "" : " may-alias",
+                                        b.elements != ExprId::none ? fmt::format(" or scratch [{}]", expression(b.elements)) : "");
                     break;
                 case Space::Scratch:
                     out_ += fmt::format("scratch {} {}[{}]\n", b.name, name(b.dtype), expression(b.elements));

@@ -108,7 +108,9 @@ struct Buffer {
     DType dtype = DType::F32;
     Space space = Space::Param;
     uint32_t argument = 0;            // Param
-    ExprId elements = ExprId::none;   // Scratch: extent in elements, of symbols and literals only. Local: a literal
+    // Scratch: extent in elements, of symbols and literals only. Local: a literal. Param, where given: the buffer is scratch
+    // memory of so many elements, and the caller's memory where they are none.
+    ExprId elements = ExprId::none;
     bool read_only = false;           // Param: nothing writes it while the function runs
     bool no_alias = true;             // Param: overlaps no other buffer of the function
 };

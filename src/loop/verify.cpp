@@ -187,7 +187,7 @@ private:
     }
 
     void buffer(const Buffer& b) {
-        if (b.space == Space::Param) return;
+        if (b.space == Space::Param && b.elements == ExprId::none) return;
         if (!known(b.elements) || p_.type(b.elements) != kIndex) return fault(fmt::format("'{}' has no extent", b.name));
         if (b.space == Space::Local) {
             const Node& n = p_.node(b.elements);

@@ -81,6 +81,32 @@ TEST_P(TargetCpuEmit, ScratchLocalBuffersAndStatus) {
     EXPECT_FALSE(m->entry("g"));
 }
 
+TEST_P(TargetCpuEmit, ScratchInPlaceOfTheCallersMemory) {
+    auto n = b.symbol("n");
+    auto y = b.param("y", DType::I64, 0, Access::Write);
+    auto own = b.scratch("own", DType::I64, n);
+    auto given = b.param_or_scratch("given", DType::I64, 1, n - 3);
+    b.function("f", [&] {
+        b.loop("i", 0, n, 1, [&](Expr i) {
+            b.store(own, i, i);
+            b.store(given, i, i * 2);
+        });
+        b.loop("i", 0, n, 1, [&](Expr i) { b.store(y, i, b.load(own, i) + b.load(given, i)); });
+    });
+    EXPECT_NE(print(p).find("given i64 or scratch [n + -3]"), std::string::npos) << print(p);
+    EXPECT_TRUE(verify(p).empty());
+    auto m = compile_or_fail(p, f());
+    for (int64_t size : {2, 3, 5}) {
+        std::vector<int64_t> out(8, -1), caller(8, -1);
+        EXPECT_EQ(m->entry("f").scratch_bytes(&size), size > 3 ? 128 : 64);
+        EXPECT_EQ(run(m, "f", {{out.data(), caller.data()}, {size}}), 0);
+        for (int64_t i = 0; i < size; ++i) {
+            EXPECT_EQ(out[static_cast<size_t>(i)], 3 * i);
+            EXPECT_EQ(caller[static_cast<size_t>(i)], size > 3 ? -1 : 2 * i);
+        }
+    }
+}
+
 TEST_P(TargetCpuEmit, UnrolledLoopsAndHoisting) {
     auto n = b.symbol("n");
     auto x = b.param("x", DType::F32, 0, Access::Read), y = b.param("y", DType::F32, 1, Access::Write);

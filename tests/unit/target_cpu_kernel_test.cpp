@@ -185,36 +185,44 @@ void matmul_prelu(bool constant_weights) {
 TEST(CpuKernel, MatmulWithEpilogue) { matmul_prelu(false); }
 TEST(CpuKernel, MatmulWithPackedWeights) { matmul_prelu(true); }
 
-TEST(CpuKernel, MatmulAcrossCacheTiles) {
+// y[m,n] = sum[k](x[m,k] * w[k,n]), or w[n,k] where `turned`, with open extents.
+void open_product(bool turned, const std::vector<std::tuple<int64_t, int64_t, int64_t>>& sizes) {
     Runner r;
     Program& p = r.p;
     p.name = "matmul";
     const TensorId x = p.add_tensor("x", DType::F32, {S("m"), S("k")}, Role::Input),
-                   w = p.add_tensor("w", DType::F32, {S("k"), S("n")}, Role::Input);
+                   w = p.add_tensor("w", DType::F32, turned ? std::vector<Sym>{S("n"), S("k")} : std::vector<Sym>{S("k"), S("n")}, Role::Input);
     const TensorId y = p.add_tensor("y", DType::F32, {S("m"), S("n")}, Role::Output);
     const VarId m = p.add_var("m", S("m")), n = p.add_var("n", S("n")), k = p.add_var("k", S("k"));
     const ExprId z = p.reduce(
-        ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, {p.index(k), p.index(n)})}),
+        ReduceOp::Sum, {k}, p.call(Fn::Mul, {p.load(x, {p.index(m), p.index(k)}), p.load(w, turned ? std::vector<ExprId>{p.index(n), p.index(k)} : std::vector<ExprId>{p.index(k), p.index(n)})}),
         DType::F32);
     p.add_equation(y, {p.index(m), p.index(n)}, z);
     for (const std::string& level : levels())
-        for (auto [M, N, K] : {std::tuple<int64_t, int64_t, int64_t>{261, 270, 300},
-                               {3, 5, 0},
-                               {14, 32, 256},
-                               {1, 300, 7},
-                               {40, 1, 9}}) {
+        for (const auto& [M, N, K] : sizes) {
             r.sizes = {{"m", M}, {"n", N}, {"k", K}};
-            const Tensor X = random({M, K}, 4), W = random({K, N}, 5);
+            const Tensor X = random({M, K}, 4), W = turned ? random({N, K}, 5) : random({K, N}, 5);
             const auto Y = r.run({X, W}, level);
             for (int64_t i = 0; i < M; ++i)
                 for (int64_t j = 0; j < N; ++j) {
                     double s = 0;
-                    for (int64_t q = 0; q < K; ++q) s += double(X.as<float>()[i * K + q]) * W.as<float>()[q * N + j];
+                    for (int64_t q = 0; q < K; ++q) s += double(X.as<float>()[i * K + q]) * W.as<float>()[turned ? j * K + q : q * N + j];
                     ASSERT_NEAR(Y[0].as<float>()[i * N + j], s, 2e-4)
                         << level << " " << M << "," << N << "," << K << " at " << i << "," << j;
                 }
         }
 }
+
+TEST(CpuKernel, MatmulAcrossCacheTiles) {
+    open_product(false, {{261, 270, 300}, {3, 5, 0}, {14, 32, 256}, {1, 300, 7}, {40, 1, 9}});
+}
+// Columns from memory: of few rows, in blocks of few positions of depth; of one task's rows, packed by each task.
+TEST(CpuKernel, MatmulWithColumnsFromMemory) {
+    open_product(false, {{3, 700, 400}, {4, 1031, 300}, {16, 600, 500}, {23, 1030, 261}, {30, 600, 500}, {64, 520, 1100}, {240, 515, 512}, {241, 515, 512}});
+    open_product(true, {{16, 600, 500}, {64, 520, 1100}, {240, 515, 512}, {241, 515, 512}});
+}
+// Rows that are copied in blocks of depth while the next ones are asked for; results of which each line is asked for.
+TEST(CpuKernel, MatmulOfFewColumnsAndOfShortSums) { open_product(false, {{301, 9, 1030}, {1030, 40, 600}, {600, 515, 16}, {513, 530, 70}}); }
 
 TEST(CpuKernel, TransposeInBlocks) {
     Runner r;

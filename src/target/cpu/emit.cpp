@@ -138,7 +138,7 @@ private:
     void emit_scratch_size(const Function& f) {
         std::set<BufferId> used;
         collect(f.body, used);
-        std::erase_if(used, [&](BufferId id) { return p_.buffer(id).space != Space::Scratch; });
+        std::erase_if(used, [&](BufferId id) { return !in_scratch(p_.buffer(id)); });
         const char* shared = "opwright.no_scratch";
         llvm::Function* none = used.empty() ? module_.getFunction(shared) : nullptr;
         if (!none) {
@@ -152,6 +152,10 @@ private:
             none = fn_;
         }
         if (used.empty()) llvm::GlobalAlias::create(llvm::GlobalValue::ExternalLinkage, f.name + ".scratch", none);
+    }
+
+    static bool in_scratch(const Buffer& b) {
+        return b.space == Space::Scratch || (b.space == Space::Param && b.elements != ExprId::none);
     }
 
     // Rounded up to 64; a negative extent counts as 0.
@@ -196,6 +200,11 @@ private:
             switch (buffer.space) {
                 case Space::Param:
                     v = b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getPtrTy(), buffers_, buffer.argument), buffer.name);
+                    if (in_scratch(buffer)) {
+                        Value *own = b_.CreateGEP(b_.getInt8Ty(), scratch_, offset), *bytes = scratch_bytes(buffer);
+                        v = b_.CreateSelect(b_.CreateICmpSGT(bytes, b_.getInt64(0)), own, v, buffer.name);
+                        offset = b_.CreateAdd(offset, bytes);
+                    }
                     break;
                 case Space::Scratch:
                     v = b_.CreateGEP(b_.getInt8Ty(), scratch_, offset, buffer.name);

@@ -52,6 +52,7 @@ public:
             // Rows that lie along the depth are copied as they are, which costs a fraction of turning them. Narrow tasks
             // of rows: what is copied stays in the first caches, and threads have something to share.
             copied_rows_ = !a_.constant && packer(a_).can_copy();
+            if (copied_rows_ && k_.m.size() == 1 && k_.k.size() == 1) rows_in_memory_ = plain(k_.a);
             if (!together && (!rows_.is_const() || *rows_.constant() > 2 * mr_)) {
                 const Sym threads = min(4, floor_div(rows_, Sym(2 * mr_)));
                 m_tiles_ = max(1, max(threads, ceil_div(rows_, Sym(kUnpackedRows))));
@@ -69,6 +70,8 @@ public:
         b_factor_.shared = !b_factor_.constant && !expands(b_factor_) &&
                            (b_factor_.batch.size() < k_.batch.size() || rows_.upper() > plan_.mt);
         nt_ = tile_columns();
+        // Columns that one task alone reads are packed by it, so that they are in its caches when it does.
+        if (b_factor_.shared && parts_ == 1 && !together) b_factor_.by_task = min(from_memory(), less(rows_, Sym(plan_.mt + 1)));
         if (!together) share_rows();
     }
 
@@ -85,10 +88,9 @@ public:
         if (b_factor_.constant || !can_stand()) return 0;
         constexpr int64_t kFewRows = 2, kSmall = int64_t{1} << 21;
         if (a_.constant) return less(rows_, Sym(2 * kFewRows * mr_ + 1)).is(1) ? Sym(1) : Sym(0);
-        return max(less(rows_, Sym(kFewRows * mr_ + 1)),
-                   max(less(columns_, Sym(2 * nr_ + 1)), less(rows_ * columns_ * depth_, Sym(kSmall + 1))));
+        const Sym few = less(rows_, Sym(kFewRows * mr_ + 1));
+        return max(few, max(less(columns_, Sym(2 * nr_ + 1)), less(rows_ * columns_ * depth_, Sym(kSmall + 1))));
     }
-
     void run(Stage stage) {
         stage.function = name_;
         const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = ceil_div(columns_, nt_);
@@ -103,13 +105,16 @@ public:
         if (unpacked_)
             packed = packed + Sym(0);
         else if (b_factor_.shared)
-            packed = packed + extent(b_factor_.batch) * columns_ * depth_;
+            packed = packed + select(b_factor_.by_task, batches * m_tiles, extent(b_factor_.batch)) * columns_ * depth_;
         else if (!b_factor_.constant)
             packed = packed + batches * m_tiles * columns_ * depth_;
         panels(a_, most_rows_, plan_.kc);
         if (!unpacked_) panels(b_factor_, plan_.nt, plan_.kc);
         // With one block of depth a register tile is finished at once: its place in fast memory can be one for all.
-        one_block_ = depth_.is_const() && *depth_.constant() <= plan_.kc;
+        const Sym few = min(less(rows_, Sym(2 * mr_ + 1)), from_memory());
+        const Sym streams = select(less(rows_, Sym(kLeastRows + 1)), Sym(kLeastDepth), Sym(kFewDepth));
+        const Sym kc = unpacked_ ? select(few, streams, Sym(plan_.kc)) : Sym(plan_.kc);
+        one_block_ = depth_.is_const() && kc.is_const() && *depth_.constant() <= *kc.constant();
         c_stride_ = one_block_ ? nr_ : plan_.nt;
         direct_ = k_.m.size() == 1 && light_epilogue();
         c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : most_rows_ * plan_.nt));
@@ -119,6 +124,14 @@ public:
                                                           : loop::BufferId::none);
 
         b_.function(name_, [&] {
+            if (direct_) {
+                constexpr int64_t kCached = 1 << 20;  // bytes
+                const Sym results = batches * rows_ * columns_;
+                large_ = b_.let("large", loop::gt(point_.sym(results), b_.i64(kCached / static_cast<int64_t>(size_of(type_)))));
+                // A tile of a short sum is done before its results are there: those of the tile after the next.
+                constexpr int64_t kShort = 64;
+                results_ahead_ = b_.let("results_ahead", point_.sym(select(less(depth_, Sym(kShort)), Sym(2 * mr_), Sym(0))));
+            }
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 const Divided columns = divide(c_, task, point_.sym(n_tiles), "rows", "column_tile");
@@ -130,14 +143,30 @@ public:
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(nt_), point_.sym(columns_)));
                 const LExpr depth = point_.sym(depth_);
                 // An empty sum still has its epilogue, so there is one block at least.
-                b_.loop("k0", b_.i64(0), loop::max(depth, b_.i64(1)), plan_.kc, [&](LExpr k0) {
-                    const LExpr k1 = b_.let("k1", loop::min(k0 + plan_.kc, depth));
+                const LExpr block = point_.sym(kc);
+                b_.loop("k_block", b_.i64(0), point_.sym(ceil_div(max(depth_, 1), kc)), 1, [&](LExpr i) {
+                    const LExpr k0 = b_.let("k0", i * block), k1 = b_.let("k1", loop::min(k0 + block, depth));
                     const LExpr room = b_.i64(plan_.kc / parts_ + slack());
+                    if (copied_rows_ && rows_in_memory_) {
+                        // The next block of depth, or, behind the last, the first of the rows that come next.
+                        const Point::Scope at_first = point_.save();
+                        point_.bind(k_.m[0], b_.i64(0));
+                        point_.bind(k_.k[0], b_.i64(0));
+                        const LExpr next = loop::select(loop::lt(k1, depth), k1, point_.sym(mt_ * step(*rows_in_memory_, k_.m[0])));
+                        next_rows_ = b_.let("next_rows", place(*rows_in_memory_) + next);
+                        point_.restore(at_first);
+                    }
                     if (copied_rows_)
                         a.copy(a_.panels, b_.i64(0), b_.i64(pitch()), m0, m1, k0, k1);
                     else if (!a_.whole())
                         pack(a, a_, room, m0, m1, k0, k1);
-                    if (!unpacked_ && !b_factor_.whole()) pack(b, b_factor_, room, n0, n1, k0, k1);
+                    if (!unpacked_ && (!b_factor_.whole() || !b_factor_.by_task.is(0))) {
+                        const auto pack_columns = [&] { pack(b, b_factor_, room, n0, n1, k0, k1); };
+                        if (b_factor_.whole() && !b_factor_.by_task.is(1))
+                            b_.if_(loop::gt(point_.sym(b_factor_.by_task), b_.i64(0)), pack_columns);
+                        else
+                            pack_columns();
+                    }
                     tiles(m0, m1, n0, n1, k0, k1);
                 });
                 point_.restore(scope);
@@ -147,11 +176,14 @@ public:
     }
 
 private:
+    // 1 where the columns are more than the second cache has room for beside the rest.
+    Sym from_memory() const { return Sym(1) - less(columns_ * depth_, Sym(kCachedColumns / static_cast<int64_t>(size_of(type_)) + 1)); }
+
     // Columns of one task: plan_.nt at most. Where all rows are packed beforehand, narrower tasks cost nothing, and few
     // columns are shared out among threads; otherwise equal tasks at least.
     Sym tile_columns() const {
         const Sym nr(nr_), most(plan_.nt);
-        const Sym pieces = unpacked_ ? Sym(8) : select(less(rows_, 96), 4, 8);
+        const Sym pieces = unpacked_ ? select(from_memory(), 4, 8) : select(less(rows_, 96), 4, 8);
         const Sym narrow = max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
         if (a_.whole()) return narrow;
         if (unpacked_) return select(less(rows_, Sym(2 * mr_ + 1)), narrow, most);
@@ -179,7 +211,7 @@ private:
         if (!b_factor_.whole()) return;
         const Sym others = max(extent(k_.batch) * ceil_div(columns_, nt_), 1);
         const Sym tasks = min(ceil_div(Sym(kTasks), others), floor_div(rows_, Sym(2 * mr_)));
-        m_tiles_ = max(m_tiles_, tasks);
+        m_tiles_ = select(b_factor_.by_task, 1, max(m_tiles_, tasks));
         mt_ = max(ceil_div(ceil_div(rows_, max(m_tiles_, 1)), mr_), 1) * Sym(mr_);
         m_tiles_ = ceil_div(rows_, mt_);
     }
@@ -238,18 +270,31 @@ private:
 
     void tile(int64_t rows, LExpr ap, LExpr bp, LExpr cp, LExpr i, LExpr j, LExpr k0, LExpr k1, LExpr whole) {
         Operands o;
+        const LExpr next = next_rows_ ? b_.let("next", next_rows_ + i * point_.sym(step(*rows_in_memory_, k_.m[0]))) : LExpr{};
         o.a = [&](int64_t r, LExpr k) {
+            if (r == 0 && next)
+                ask_for_rows(next, k);
+            else if (r == 0)
+                ask_ahead(a_, ap + k * mr_);
             return b_.load(a_.panels, copied_rows_ ? ap + k + r * pitch() : ap + k * mr_ + r);
         };
+        LExpr row, ahead;
+        if (unpacked_) {
+            row = b_.let("row", point_.sym(step(*unpacked_, k_.k[0])));
+            ahead = b_.let("ahead", row * (rows <= kLeastRows ? kLeastDepth : kFewDepth));
+        }
         o.b = [&](LExpr k) {
+            const LExpr at = b_.let("at", bp + k * (unpacked_ ? row : b_.i64(nr_)));
             std::vector<LExpr> v;
             for (int64_t n = 0; n < nv_; ++n)
-                v.push_back(b_.let(
-                    "b", unpacked_ ? b_.load(unpacked_->buffer,
-                                             bp + k * point_.sym(step(*unpacked_, k_.k[0])) + n * lanes_, lanes_,
-                                             masks_[static_cast<size_t>(n)])
-                                   : b_.load(b_factor_.panels, bp + k * nr_ + n * lanes_, lanes_)));
-            if (!unpacked_) ask_ahead(b_factor_, bp + k * nr_);
+                v.push_back(b_.let("b", unpacked_ ? b_.load(unpacked_->buffer, at + n * lanes_, lanes_, masks_[static_cast<size_t>(n)])
+                                                  : b_.load(b_factor_.panels, at + n * lanes_, lanes_)));
+            if (!unpacked_) ask_ahead(b_factor_, at);
+            // Each position of depth is a row of its own in memory, at a place that the processor does not foresee. Rows of few
+            // columns lie close to each other, and few of them are done with before it would help.
+            constexpr int64_t kManyRows = 128;
+            if (unpacked_ && nv_ > 1 && depth_.upper() >= kManyRows && !from_memory().is(0))
+                for (int64_t n = 0; n < nv_; ++n) b_.prefetch(unpacked_->buffer, at + ahead + n * lanes_, false, true);
             return v;
         };
         // The tiles of what is left over, where it is of unknown number: little time is spent there, and code takes time to
@@ -266,6 +311,7 @@ private:
                 return swap ? loop::dot(f, y, x, sum) : loop::dot(f, x, y, sum);
             };
         }
+        if (whole && rows == mr_) b_.if_(loop::both(whole, large_), [&] { ask_for_results(i + results_ahead_, j); });
         const Accumulators acc = register_tile(rows, b_.let("count", words(k1 - k0)), o);
         const auto keep = [&] {
             for (int64_t r = 0; r < rows; ++r)
@@ -284,6 +330,30 @@ private:
                 }
             },
             keep);
+    }
+
+    // What will be copied next is asked for while this is computed: a line of one of the tile's rows at each position of depth.
+    // `next`: where what is copied next lies of the tile's first row.
+    void ask_for_rows(LExpr next, LExpr k) {
+        const int64_t line = 64 / static_cast<int64_t>(size_of(type_));
+        const LExpr row = b_.let("line", loop::mod(k, line));
+        b_.prefetch(rows_in_memory_->buffer, next + row * point_.sym(step(*rows_in_memory_, k_.m[0])) + (k - row), false, true);
+    }
+
+    // Each row of a register tile's results lies in lines of its own, which stores would wait for where they are not in the
+    // caches: asked for while the sums are made.
+    void ask_for_results(LExpr i, LExpr j) {
+        const int64_t line = 64 / static_cast<int64_t>(size_of(c_.storage[q_.lhs].dtype));
+        for (int64_t r = 0; r < mr_; ++r) {
+            const Point::Scope scope = point_.save();
+            decode(k_.m, b_.let("row", i + r));
+            for (VarId v : k_.n) point_.bind(v, b_.i64(0));
+            point_.bind(k_.n.back(), j);
+            const LExpr at = b_.let("at", point_.place(q_));
+            for (int64_t column = 0; column < nv_ * lanes_; column += line)
+                b_.prefetch(c_.storage[q_.lhs].buffer, at + column, true);
+            point_.restore(scope);
+        }
     }
 
     // Where column 0 stands at depth k0.
@@ -351,6 +421,10 @@ private:
         b_.if_(loop::ge(n1 - column0, b_.i64(nr_)), full, rest);
     }
 
+    static constexpr int64_t kCachedColumns = 1 << 20;  // bytes
+    // Positions of depth of a block of columns that are read where they stand and come from memory: rows that are read side by
+    // side, so that the processor sees each as a stream.
+    static constexpr int64_t kFewDepth = 16, kLeastRows = 4, kLeastDepth = 64;
     static constexpr int64_t kTasks = 8;           // to aim at, so that threads share them out evenly
     static constexpr int64_t kUnpackedRows = 96;  // of a task, at most (and less than a register tile more)
     Sym nt_ = 0, mt_ = 0, m_tiles_ = 1;
@@ -359,7 +433,11 @@ private:
     std::optional<Plain> unpacked_;
     std::vector<LExpr> masks_;  // of the columns of the register tile at hand, where unpacked_
     bool copied_rows_ = false;  // a_.panels holds rows side by side along the depth, pitch() apart
+    std::optional<Plain> rows_in_memory_;  // what is copied, where that can be asked for
+    LExpr next_rows_;                      // where what is copied next lies of row 0
     bool one_block_ = false;
+    LExpr large_;          // whether the results are more than the caches hold
+    LExpr results_ahead_;  // rows between a register tile and that whose results are asked for
     bool direct_ = false;  // full register tiles are finished from registers
     int64_t c_stride_ = 0;
     loop::BufferId c_buffer_ = loop::BufferId::none;

@@ -25,6 +25,7 @@ protected:
         int64_t width = 1;
         math::Sym span = 0;  // of the rows
         bool constant = false, shared = false;
+        math::Sym by_task = 0;  // of a shared one: 1 where, at given extents, each task packs what it reads for itself all the same
         loop::BufferId panels = loop::BufferId::none;
         Words words = {};
         // Of 8-bit integers: what a register tile takes for the value is this much less, or none; i32.

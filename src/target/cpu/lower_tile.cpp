@@ -123,9 +123,9 @@ LExpr ContractCommon::next_digit(const char* name, LExpr& rest, const Sym& count
 }
 
 void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
+    const int64_t rows = (tile + f.width - 1) / f.width * f.width, own = rows * (depth / parts_ + slack());
     if (!f.whole()) {
-        const int64_t rows = (tile + f.width - 1) / f.width * f.width;
-        f.panels = b_.scratch(name_ + "_" + f.name, panel_type(), b_.i64(rows * (depth / parts_ + slack())));
+        f.panels = b_.scratch(name_ + "_" + f.name, panel_type(), b_.i64(own));
         if (f.add_up) f.sums = b_.scratch(name_ + "_" + f.name + "_sums", DType::I32, b_.i64(rows));
         return;
     }
@@ -139,14 +139,17 @@ void ContractCommon::panels(Factor& f, int64_t tile, int64_t depth) {
                 .tasks = extent(f.batch) * groups,
                 .work = extent(f.batch) * f.span * depth_ * kPackWork,
                 .packs = true};
-    f.panels = b_.param(name_ + "_" + f.name, panel_type(), static_cast<uint32_t>(c_.out.arguments.size()));
+    const auto argument = static_cast<uint32_t>(c_.out.arguments.size());
+    f.panels = f.by_task.is(0) ? b_.param(name_ + "_" + f.name, panel_type(), argument)
+                               : b_.param_or_scratch(name_ + "_" + f.name, panel_type(), argument, point_.sym(f.by_task * Sym(own)));
     if (f.constant) {
         c_.out.packs.push_back({stage.function, stage.tasks, elements, panel_type(),
                                 c_.math.reads(parts_ > 1 ? f.words.value : f.value)});
         c_.out.arguments.push_back({.kind = Argument::Kind::Packed, .packed = c_.out.packs.size() - 1});
     } else {
-        stage.tasks = select(skip_, 0, stage.tasks);
-        c_.out.shared.push_back({select(skip_, 0, elements), panel_type()});
+        const Sym unused = max(skip_, f.by_task);
+        stage.tasks = select(unused, 0, stage.tasks);
+        c_.out.shared.push_back({select(unused, 0, elements), panel_type()});
         c_.out.arguments.push_back({.kind = Argument::Kind::Shared, .packed = c_.out.shared.size() - 1});
         c_.out.stages.push_back(stage);
     }
@@ -230,10 +233,11 @@ LExpr ContractCommon::corrected(const Factor& a, const Factor& b, LExpr row_sum,
 }
 
 LExpr ContractCommon::panel_base(const Factor& f, LExpr first, LExpr k0) {
-    if (!f.whole()) return b_.i64(0);
+    if (!f.whole() || f.by_task.is(1)) return b_.i64(0);
     const LExpr panel = flatten(f.batch) * point_.sym(ceil_div(f.span, f.width)) + loop::floordiv(first, f.width);
     const LExpr at = parts_ == 1 ? k0 : loop::floordiv(k0, parts_);
-    return b_.let("panels", (panel * point_.sym(room_of_depth()) + at) * f.width);
+    const LExpr base = (panel * point_.sym(room_of_depth()) + at) * f.width;
+    return b_.let("panels", f.by_task.is(0) ? base : base * point_.sym(Sym(1) - f.by_task));
 }
 
 // Weights of a model come from memory in each run. The first tile of rows reads a panel faster than memory gives it where
@@ -241,13 +245,14 @@ LExpr ContractCommon::panel_base(const Factor& f, LExpr first, LExpr k0) {
 void ContractCommon::ask_ahead(const Factor& f, LExpr at) {
     constexpr int64_t kAhead = 8192, kLine = 64, kCached = 512 << 10;
     const auto element = static_cast<int64_t>(size_of(panel_type()));
-    if (!f.constant || (f.span * depth_ * Sym(static_cast<int64_t>(size_of(type_)))).upper() <= kCached) return;
+    if (!f.whole() || (f.span * depth_ * Sym(static_cast<int64_t>(size_of(type_)))).upper() <= kCached) return;
     for (int64_t byte = 0; byte < f.width * element; byte += kLine)
         b_.prefetch(f.panels, at + (kAhead + byte) / element, false, true);
 }
 
 LExpr ContractCommon::panel_room(const Factor& f, int64_t depth) {
-    return f.whole() ? point_.sym(room_of_depth()) : b_.i64(depth / parts_ + slack());
+    const Sym own(depth / parts_ + slack());
+    return point_.sym(f.whole() ? select(f.by_task, own, room_of_depth()) : own);
 }
 
 std::vector<int64_t> ContractCommon::rest_tiles() const {
