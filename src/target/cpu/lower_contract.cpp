@@ -144,7 +144,8 @@ public:
                 const LExpr depth = point_.sym(depth_);
                 // An empty sum still has its epilogue, so there is one block at least.
                 const LExpr block = point_.sym(kc);
-                b_.loop("k_block", b_.i64(0), point_.sym(ceil_div(max(depth_, 1), kc)), 1, [&](LExpr i) {
+                const LExpr blocks = b_.let("blocks", loop::floordiv(loop::max(depth, b_.i64(1)) + (block - 1), block));
+                b_.loop("k_block", b_.i64(0), blocks, 1, [&](LExpr i) {
                     const LExpr k0 = b_.let("k0", i * block), k1 = b_.let("k1", loop::min(k0 + block, depth));
                     const LExpr room = b_.i64(plan_.kc / parts_ + slack());
                     if (copied_rows_ && rows_in_memory_) {
