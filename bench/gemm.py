@@ -13,7 +13,6 @@ random numbers.
 """
 
 import argparse
-import ctypes
 import json
 import math
 import os
@@ -21,6 +20,8 @@ import statistics
 import sys
 import time
 from pathlib import Path
+
+from prepared import PreparedCall
 
 FLOATS = "op mm(x: T[m,k], w: T[k,n]) -> y: T[m,n] where T in float:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n"
 BYTES = "op mm(x: i8[m,k], w: i8[k,n]) -> y: i32[m,n]:\n    y[m,n] = sum[k](cast(x[m,k], i32) * cast(w[k,n], i32))\n"
@@ -63,21 +64,7 @@ def candidates(dtype, m, n, k, threads):
     want = x.astype(np.float64) @ w.astype(np.float64)
     difference = float(np.max(np.abs(ours(x, w)[0].astype(np.float64) - want)) / np.max(np.abs(want)))
     assert difference <= {"f32": 1e-5, "bf16": 4e-3, "int8": 0}[dtype], f"{m} x {n} x {k}: wrong by {difference}"
-    return {"opwright": prepared(session, ours, x, w)} | theirs
-
-
-def prepared(session, operator, *arrays):
-    """A call of the C interface whose arguments are described once; what it makes is freed again."""
-    fed, result, error = session._Inputs(list(arrays)), ctypes.c_void_p(), ctypes.c_void_p()
-    call, free = session._abi().opw_operator_run, session._abi().opw_tensors_free
-    arguments = (operator._handle, fed.tensors, fed.count, ctypes.byref(result), ctypes.byref(error))
-
-    def run(alive=operator):  # as long as its handle is used
-        status = call(*arguments)
-        assert alive and status == 0, f"status {status}"
-        free(result)
-
-    return run
+    return {"opwright": PreparedCall(session, ours, [x, w])} | theirs
 
 
 def measure(dtype, m, n, k, threads, seconds, clock):

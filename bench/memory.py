@@ -18,8 +18,9 @@ import os
 import sys
 import time
 import warnings
-from ctypes import CFUNCTYPE, addressof, c_int, c_size_t, c_void_p, cast
 from pathlib import Path
+
+from prepared import PreparedCall
 
 ROOT = Path(__file__).resolve().parent.parent
 K, M = 1 << 10, 1 << 20
@@ -65,29 +66,10 @@ def cases(torch):
     ]
 
 
-class Ours:
-    """The operator with its arguments prepared: a call makes its outputs and frees them. Functions take addresses as numbers,
-    which costs half of what checking pointers' types does."""
+def prepared(source, arrays, threads):
+    import opwright_session as session
 
-    def __init__(self, source, arrays, threads):
-        import opwright_session as session
-
-        self.session, self.op = session, session.Operator(session.Library(source), "f", threads=threads)
-        self.fed = session._Inputs(arrays)
-        run, free = session._abi().opw_operator_run, session._abi().opw_tensors_free
-        self.run = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)(cast(run, c_void_p).value)
-        self.free = CFUNCTYPE(None, c_void_p)(cast(free, c_void_p).value)
-        self.result = c_void_p()
-        self.arguments = (cast(self.op._handle, c_void_p).value, cast(self.fed.tensors, c_void_p).value, self.fed.count,
-                          addressof(self.result), None)
-
-    def values(self):
-        assert self.run(*self.arguments) == 0
-        return self.session._take_outputs(self.result)[0]
-
-    def __call__(self):
-        self.run(*self.arguments)
-        self.free(self.result)
+    return PreparedCall(session, session.Operator(session.Library(source), "f", threads=threads), arrays)
 
 
 def inductor(torch, function, tensors):
@@ -163,7 +145,7 @@ def main():
             for row in rows:
                 arrays = [rng.standard_normal(s, dtype=np.float32) for s in c["shapes"](size, row)]
                 tensors = [torch.from_numpy(x) for x in arrays]
-                ours = Ours(c["source"], arrays, a.threads)
+                ours = prepared(c["source"], arrays, a.threads)
                 want = c["function"](*tensors).numpy()
                 difference = float(np.max(np.abs(ours.values() - want)) / max(1e-30, float(np.max(np.abs(want)))))
                 assert difference < 1e-4, f"{c['name']} of {size}: differs from PyTorch by {difference}"

@@ -4,8 +4,7 @@
 // - a barrier or shuffle that not all threads reach stops the run with a message;
 // - the last warp of a block runs first in every other block: an order that no kernel may depend on;
 // - blocks of a cluster have shared memory of their own, which is put in its place while a block runs. What they give
-// each
-//   other arrives at once or, in every other cluster, no sooner than they meet.
+//   each other arrives at once or, in every other cluster, no sooner than they meet.
 // Included before the kernels of a translation unit; launch() starts one.
 #pragma once
 #include <cmath>

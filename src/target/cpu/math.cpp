@@ -425,8 +425,9 @@ Expr mod_float(Expr x, Expr y) {
 // ---- division of many by one number ----------------------------------------------------------------------------------
 
 // Correctly rounded. The reciprocal r = RN(1/s) and what it is short of 1/s give a quotient that is off by less than an ulp;
-// its remainder is a float, and added to it times r rounds to the float nearest to the quotient (Markstein's theorem). That holds while nothing overflows and the remainder, 47 bits below the numerator, is no
-// subnormal number that lost bits; zeros come out as +0.
+// its remainder is a float, and added to it times r rounds to the float nearest to the quotient (Markstein's theorem). That
+// holds while nothing overflows and the remainder, 47 bits below the numerator, is no subnormal number that lost bits; zeros
+// come out as +0.
 MathPlan divide_by_one(Expr x, Expr y) {
     constexpr double kFar = 0x1p25, kNumerator = 0x1p98;
     const Expr s(y.program, y.program->node(y.id).args[0]);
