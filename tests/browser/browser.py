@@ -182,11 +182,20 @@ class Page:
             self.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 
     def click_on(self, selector):
-        x, y = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        """Clicks the middle of an element once it stands still (a page that changes its layout moves or replaces it)
+        and fails where something else lies over that point."""
+        places = (
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); if (!e) return null; e.scrollIntoView({{block: 'center'}});"
+            " const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y);"
+            " return [x, y, e === top || e.contains(top), top ? `${top.tagName}.${top.getAttribute('class')}` : 'nothing']; })()"
         )
-        self.click(x, y)
+        end, before, now = time.monotonic() + 10, None, self.evaluate(places)
+        while now is None or now != before or not now[2]:
+            if time.monotonic() > end:
+                raise PageError(f"{selector} cannot be clicked: " + (f"{now[3]} lies over it, or it moves" if now else "it is not there"))
+            self.settle()
+            before, now = now, self.evaluate(places)
+        self.click(now[0], now[1])
 
     def screenshot(self, path, whole=False):
         """A PNG of what is in view, or of the whole page."""

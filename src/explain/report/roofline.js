@@ -95,7 +95,7 @@ report.roofline = (() => {
   function mark() {
     if (!dots) return;
     dots.classed('chosen', r => r.index === report.chosen).classed('dim', r => Boolean(found && !found.has(r.index)));
-    dots.filter(r => r.index === report.chosen).raise();
+    dots.order().filter(r => r.index === report.chosen).raise();
   }
   function legend() {
     const key = (b, text) => el('span.key', {}, el('span.swatch', {style: {background: colours.bound(b), 'border-radius': '50%'}}), `bound by ${text}`);
