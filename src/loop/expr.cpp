@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "loop/builder.h"
@@ -52,6 +53,14 @@ bool is_float_literal(Expr x, double* value) {
 
 bool is_broadcast(Expr x) { return !x || node_of(x).op == Op::Broadcast; }
 Expr scalar_of(Expr x) { return x && node_of(x).op == Op::Broadcast ? arg(x, 0) : x; }
+
+// x, widened from a float type narrower than its own to which it had been rounded: the narrow value. None otherwise.
+std::optional<Expr> before_widening(Expr x, DType narrow) {
+    const Node n = node_of(x);
+    if (n.op != Op::Cast || !is_float(n.type.dtype) || !is_float(narrow) || size_of(narrow) >= size_of(n.type.dtype)) return std::nullopt;
+    const Expr inner = arg(x, 0);
+    return inner.type().dtype == narrow && node_of(inner).op == Op::Cast ? std::optional(inner) : std::nullopt;
+}
 
 // Broadcasts the scalar among a and b to the lanes of the other.
 void unify(Expr& a, Expr& b, const char* what) {
@@ -298,6 +307,7 @@ Expr scale(Expr x, Expr exponent) {
 Expr cast(Expr x, DType t) {
     const DType from = x.type().dtype;
     if (from == t) return x;
+    if (const auto narrow = before_widening(x, t)) return *narrow;
     if (is_broadcast(x)) return broadcast(cast(arg(x, 0), t), x.type().lanes);
     Program& p = *x.program;
     if (int64_t v; is_literal(x, &v)) {
@@ -321,7 +331,7 @@ Expr cast(Expr x, DType t) {
 Expr cast_normal(Expr x) {
     if (x.type().dtype != DType::F32) misuse(fmt::format("cast_normal of {}", to_string(x.type())));
     double v = 0;
-    if (is_broadcast(x) || is_float_literal(x, &v)) return cast(x, DType::BF16);
+    if (is_broadcast(x) || is_float_literal(x, &v) || before_widening(x, DType::BF16)) return cast(x, DType::BF16);
     return x.program->intern({.op = Op::Cast, .type = x.type().with(DType::BF16), .args = {x}, .payload = 1});
 }
 

@@ -62,6 +62,15 @@ TEST_F(LoopBuilder, KeepsScalarWorkScalar) {
     EXPECT_EQ(text(first_lanes(b.i64(8), 8)), "true");
 }
 
+TEST_F(LoopBuilder, RoundsOnce) {
+    Expr x = cast(n, DType::F32), half = cast(x, DType::BF16);
+    EXPECT_EQ(cast(cast(half, DType::F32), DType::BF16).id, half.id);
+    EXPECT_EQ(cast(cast(half, DType::F64), DType::BF16).id, half.id);
+    EXPECT_EQ(cast_normal(cast(half, DType::F32)).id, half.id);
+    EXPECT_EQ(text(cast(cast(half, DType::F32), DType::F16)), "f16(f32(bf16(f32(n))))");
+    EXPECT_EQ(text(cast(cast(cast(n, DType::I32), DType::F32), DType::I32)), "i32(f32(i32(n)))");  // loses bits
+}
+
 TEST_F(LoopBuilder, FoldsLiterals) {
     EXPECT_EQ(text(b.i64(7) + 5), "12");
     EXPECT_EQ(text(cast(b.f32(2.75), DType::I32)), "2");

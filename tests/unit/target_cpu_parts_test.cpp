@@ -27,11 +27,11 @@ math::Program declared(const std::string& source, const std::string& op) {
     return *p;
 }
 
-std::string schedule_of(const math::Program& p) {
+std::string text_of(const math::Program& p, const char* level) {
     const Request r{.program = &p, .constant_inputs = std::vector<bool>(p.inputs.size()), .keep_text = true};
     auto k = compile(std::span(&r, 1), {.cache = false});
     EXPECT_TRUE(k[0].ok()) << (k[0].ok() ? "" : render(k[0].error()));
-    return (*k[0])->text("schedule-json");
+    return (*k[0])->text(level);
 }
 
 verify::Report check(const math::Program& p, const Options& o = {.cache = false}) {
@@ -51,7 +51,7 @@ TEST(TargetCpuParts, EveryPairingOfSignsIsExact) {
         for (const char* b : {"u8", "i8"}) {
             const math::Program p = declared(integer_product(a, b, kX, kW), "product");
             if (host_features().vnni && host_features().masked) {
-                EXPECT_NE(schedule_of(p).find("\"parts\": 4"), std::string::npos) << a << b;
+                EXPECT_NE(text_of(p, "schedule-json").find("\"parts\": 4"), std::string::npos) << a << b;
             }
             const verify::Report r = check(p);
             EXPECT_TRUE(r.passed()) << a << " by " << b << ": " << r.str();
@@ -91,7 +91,11 @@ TEST(TargetCpuParts, Bf16StaysWithinItsBounds) {
     const math::Program p =
         declared("op product(x: bf16[m,k], w: bf16[k,n]) -> y: bf16[m,n]:\n    y[m,n] = max(sum[k](x[m,k] * w[k,n]), 0)\n", "product");
     if (host_features().bf16) {
-        EXPECT_NE(schedule_of(p).find("\"parts\": 2"), std::string::npos);
+        EXPECT_NE(text_of(p, "schedule-json").find("\"parts\": 2"), std::string::npos);
+        // Results are rounded once, by the instruction.
+        const std::string loops = text_of(p, "loop");
+        EXPECT_NE(loops.find("bf16_of_normal("), std::string::npos);
+        EXPECT_EQ(loops.find("bf16(sum"), std::string::npos) << loops;
     }
     const verify::Report r = check(p);
     EXPECT_TRUE(r.passed()) << r.str();
@@ -153,7 +157,7 @@ TEST(TargetCpuParts, TheInstructionMayBeLeftOut) {
          {integer_product("i8", "u8", kX, "(" + kW + " - cast(v[n], i32))", ", v: u8[n]"),
           std::string("op product(x: bf16[m,k], w: bf16[k,n]) -> y: bf16[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n")}) {
         const math::Program p = declared(source, "product");
-        std::string schedule = schedule_of(p);
+        std::string schedule = text_of(p, "schedule-json");
         for (const char* parts : {",\n        \"parts\": 2", ",\n        \"parts\": 4"})
             if (const size_t at = schedule.find(parts); at != std::string::npos) schedule.erase(at, std::string(parts).size());
         EXPECT_EQ(schedule.find("parts"), std::string::npos) << schedule;
@@ -169,7 +173,7 @@ TEST(TargetCpuParts, TheInstructionMayBeLeftOut) {
 
 TEST(TargetCpuParts, WordsWhereThereAreNoneAreRefused) {
     const math::Program p = declared("op product(x[m,k], w[k,n]) -> y[m,n]:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n", "product");
-    std::string schedule = schedule_of(p);
+    std::string schedule = text_of(p, "schedule-json");
     const size_t at = schedule.find("\"kc\"");
     ASSERT_NE(at, std::string::npos);
     schedule.insert(at, "\"parts\": 2, ");

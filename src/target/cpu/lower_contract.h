@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,7 @@ protected:
 
 private:
     bool never_subnormal(math::ExprId e) const;
+    void round_sums(math::ExprId e, std::set<math::ExprId>& seen);
     std::vector<math::VarId> batch_of(math::ExprId e) const;
     bool packable(math::ExprId e, const std::vector<math::VarId>& batch, const math::Sym& span) const;
 };

@@ -337,14 +337,25 @@ bool ContractCommon::never_subnormal(ExprId e) const {
     return (x.fn == Fn::Max || x.fn == Fn::Min || x.fn == Fn::Neg || x.fn == Fn::Abs) && operands(0);
 }
 
+// Gives every conversion to bf16 within e whose operand is never subnormal its value.
+void ContractCommon::round_sums(ExprId e, std::set<ExprId>& seen) {
+    if (e == k_.reduce || !seen.insert(e).second) return;
+    const math::Expr& x = c_.math.expr(e);
+    for (ExprId a : x.args) round_sums(a, seen);
+    if (x.kind != ExprKind::Cast || x.dtype != DType::BF16 || c_.math.expr(x.args[0]).dtype != DType::F32 || !never_subnormal(e)) return;
+    const LExpr v = point_.eval(x.args[0], 0);
+    if (v.type().is_vector()) point_.set_value(e, 0, loop::cast(loop::cast_normal(v), DType::F32));
+}
+
 void ContractCommon::finish(VarId lane, LExpr column, LExpr mask, LExpr sum, const std::function<LExpr(LExpr)>& correct) {
     const Point::Scope scope = point_.save();
     point_.bind(lane, column);
     point_.set_lanes(lane, lanes_, 1, mask);
     if (correct) sum = correct(sum);
     point_.set_value(k_.reduce, 0, b_.let("sum", sum));
+    // Dot products of bf16 give no subnormal sums, which makes rounding to bf16 one instruction.
+    if (std::set<ExprId> seen; parts_ == 2) round_sums(q_.rhs, seen);
     LExpr value = point_.eval(q_.rhs, 0);
-    // Dot products of bf16 give no subnormal sums.
     if (parts_ == 2 && c_.storage[q_.lhs].dtype == DType::BF16 && value.type() == loop::Type{DType::F32, static_cast<uint16_t>(lanes_)} &&
         never_subnormal(q_.rhs))
         value = loop::cast_normal(value);
