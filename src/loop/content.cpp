@@ -69,7 +69,7 @@ std::string content(const Program& p) {
         w.number(s.index());
         std::visit(w, s);
     }
-    w.number(p.plain_addresses ? 1 : 0);
+    w.number((p.plain_addresses ? 1 : 0) + (p.plain_indices ? 2 : 0));
     w.number(p.functions.size());
     for (const Function& f : p.functions) w.text(f.name), w.block(f.body);
     return w.take();

@@ -196,6 +196,7 @@ public:
     std::vector<Stmt> stmts;
     std::vector<Function> functions;
     bool plain_addresses = false;  // of all loops: matrix products, whose code gains nothing from work on their indices
+    bool plain_indices = false;    // every access is at indices as they are: nor does theirs
 
 private:
     struct NodeHash { size_t operator()(const Node& n) const; };

@@ -890,6 +890,21 @@ void lower_nest(Context& c, size_t nest, Stage stage) {
     c.out.stages.push_back(std::move(stage));
 }
 
+namespace {
+// Whether nothing is read or written at a sum, a quotient or an element of another tensor; of products other code tells.
+bool plain_indices(const schedule::Kernel& k) {
+    const math::Program& m = k.program;
+    const auto plain = [&](ExprId at) {
+        const ExprKind kind = m.expr(at).kind;
+        return kind == ExprKind::Index || kind == ExprKind::Literal || kind == ExprKind::Size;
+    };
+    if (std::any_of(k.nests.begin(), k.nests.end(), [](const schedule::Nest& n) { return n.contraction.has_value(); })) return false;
+    for (ExprId e = 0; e < m.expr_count(); ++e)
+        if (const math::Expr& x = m.expr(e); x.kind == ExprKind::Load && !std::all_of(x.args.begin(), x.args.end(), plain)) return false;
+    return std::all_of(m.equations.begin(), m.equations.end(), [&](const Equation& q) { return std::all_of(q.at.begin(), q.at.end(), plain); });
+}
+}  // namespace
+
 Lowered lower(const tile::Program& p) {
     Lowered out;
     loop::Builder b(out.program);
@@ -933,6 +948,7 @@ Lowered lower(const tile::Program& p) {
     out.program.plain_addresses = std::all_of(p.kernel.nests.begin(), p.kernel.nests.end(), [](const schedule::Nest& n) {
         return n.contraction && n.contraction->k.size() == 1;
     });
+    out.program.plain_indices = plain_indices(p.kernel);
     out.faults = std::move(c.faults.messages);
     return out;
 }
