@@ -5,7 +5,8 @@
 
 Needs torch: scripts/setup.sh --bench. CASE is part of a name below, or a group: chains, rows, layouts. All candidates are
 called from Python with their arguments prepared, make a fresh output each time, and take turns; a figure is that of the
-least of many samples, a sample so many calls that the clock's own cost does not count. On one thread the clock is that
+least of many samples, a sample so many calls that the clock's own cost does not count. With several threads a turn begins after
+a pause and takes some milliseconds: each library's threads spin for a while after a call, on the others' processors. On one thread the clock is that
 thread's own, which stands still while other processes have the processor. `of copy` is the rate of the bytes
 that must move over that of torch's copy_ between tensors as large as the first input, on as many threads, in the same run.
 Inductor compiles once a case, for any size; without a C++ compiler its column is left out, with a message.
@@ -92,7 +93,7 @@ def sample(run, calls):
     return (CLOCK() - start) / calls
 
 
-def measure(runs, seconds):
+def measure(runs, seconds, threads):
     """Least seconds a call, by name; candidates take turns."""
     best, calls = {}, {}
     for name, run in runs.items():
@@ -100,9 +101,14 @@ def measure(runs, seconds):
         calls[name] = max(1, min(1000, int(50e-6 / max(1e-7, sample(run, 1)))))
         best[name] = math.inf
     end, rounds = time.perf_counter() + seconds, 0
-    while rounds < 5 or (time.perf_counter() < end and rounds < 5000):
+    while rounds < (5 if threads == 1 else 2) or (time.perf_counter() < end and rounds < 5000):
         for name, run in runs.items():
-            best[name] = min(best[name], sample(run, calls[name]))
+            if threads > 1:
+                time.sleep(0.05)
+            turn, taken = time.perf_counter() + (0 if threads == 1 else 0.02), 0
+            while taken < (1 if threads == 1 else 3) or time.perf_counter() < turn:
+                best[name] = min(best[name], sample(run, calls[name]))
+                taken += 1
         rounds += 1
     return best
 
@@ -157,7 +163,7 @@ def main():
                 runs = {"opwright": ours, "eager": lambda: c["function"](*tensors), "copy": lambda: to.copy_(tensors[0])}
                 if compiled:
                     runs["inductor"] = lambda: compiled(*tensors)
-                best = measure(runs, a.seconds)
+                best = measure(runs, a.seconds, a.threads)
                 ceiling = 8 * tensors[0].numel() / best["copy"]
                 cell = {"case": c["name"], "elements": size, "row": row, "us": {k: v * 1e6 for k, v in best.items()},
                         "of_copy": c["bytes"](size, row) / best["opwright"] / ceiling, "copy_gb_per_s": ceiling * 1e-9,
