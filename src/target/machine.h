@@ -9,6 +9,7 @@ struct Machine {
     int vector_registers = 16;
     int64_t l1_bytes = 32 << 10;  // data cache of one core
     int64_t l2_bytes = 1 << 20;
+    int64_t near_bytes = 1 << 20;  // of data for which nothing is gained by asking ahead
     bool bf16_pairs = false;  // dot products of two bf16 added up in f32
     bool byte_fours = false;  // dot products of four u8 by i8 added up in i32
 };

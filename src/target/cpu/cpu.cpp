@@ -196,7 +196,7 @@ private:
         const auto value = [&](const Sym& x) { return evaluate(x, named).value_or(0); };
         int64_t bytes = 0;
         for (const Sym& x : code_->tensor_bytes) bytes += value(x);
-        const int64_t ahead = bytes > code_->machine.l2_bytes;
+        const int64_t ahead = bytes > code_->machine.near_bytes;
         const auto symbols = [&](int64_t stream) {
             std::vector<int64_t> r;
             for (size_t i : code_->symbol_of) r.push_back(i == Code::kStream ? stream : i == Code::kAhead ? ahead : values[i]);

@@ -60,6 +60,10 @@ std::optional<Features> features_at(Level l) {
     f.tune = llvm::sys::getHostCPUName().str();
     f.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, f.l1_bytes);
     f.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, f.l2_bytes);
+    // AMD's third-level caches serve a few cores that lie around them: measured on a Zen 4 of 32 MB, sums of up to 12 MB took
+    // a tenth less where nothing was asked for ahead, of 16 MB and more up to a quarter longer. Intel's are about as far as memory.
+    f.near_bytes = f.tune.find("znver") == std::string::npos ? f.l2_bytes
+                                                             : std::max(f.l2_bytes, cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0) / 4);
 #if defined(__x86_64__)
     switch (l) {
         case Level::Baseline: f.cpu = "x86-64"; break;

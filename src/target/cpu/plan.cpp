@@ -35,6 +35,7 @@ Planned plan(const Request& r, const Features& f) {
                  .vector_registers = f.registers,
                  .l1_bytes = f.l1_bytes,
                  .l2_bytes = f.l2_bytes,
+                 .near_bytes = f.near_bytes,
                  .bf16_pairs = f.bf16,
                  .byte_fours = f.vnni && f.masked};
     p.kernel = schedule::form_kernel_with_rows(*r.program, r.constant_inputs);
