@@ -54,7 +54,7 @@ enum class Op : uint8_t {
     Fma,         // arg 0 * arg 1 + arg 2 with one rounding
     MulAdd,      // the same, contracted only where the processor has the instruction: use this in sums of products
     Dot,         // arg 0 plus the products of the parts of arg 1 and arg 2, words (i32) of as many lanes; which in `fn`
-    Scale,       // arg 0 * 2 ** arg 1 with one rounding; arg 1 has an integral value in [-250, 250]
+    Scale,       // arg 0 * 2 ** arg 1 with one rounding; arg 1 is in [-250, 250] and integral, or with AVX-512 its floor counts
     Cast,        // value-preserving where possible: to an integer saturates and takes NaN to 0; to bool is x != 0; payload
                  // 1, from f32 to bf16: of a value that is no subnormal number
     Wrap,        // integer or bool to integer, keeping the low bits

@@ -355,7 +355,18 @@ llvm::Value* Arithmetic::scale(loop::Type t, Value* x, Value* exponent) {
             return scale(half, b_.CreateShuffleVector(x, part), b_.CreateShuffleVector(exponent, part));
         });
     }
-    if (f_.level == Level::Avx512 && bytes == 64) {
+    if (f_.level == Level::Avx512 && bytes < 64) {  // the first lanes of a whole vector
+        const int lanes = f_.lanes(t.dtype);
+        std::vector<int> first(static_cast<size_t>(t.lanes)), widened(static_cast<size_t>(lanes), llvm::PoisonMaskElem);
+        for (int i = 0; i < t.lanes; ++i) first[static_cast<size_t>(i)] = widened[static_cast<size_t>(i)] = i;
+        const auto whole = [&](Value* v) {
+            if (t.is_vector()) return b_.CreateShuffleVector(v, widened);
+            return b_.CreateInsertElement(llvm::PoisonValue::get(type(t.with_lanes(lanes))), v, uint64_t{0});
+        };
+        Value* r = scale(t.with_lanes(lanes), whole(x), whole(exponent));
+        return t.is_vector() ? b_.CreateShuffleVector(r, first) : b_.CreateExtractElement(r, uint64_t{0});
+    }
+    if (f_.level == Level::Avx512) {
         const ID id = f32 ? Intrinsic::x86_avx512_mask_scalef_ps_512 : Intrinsic::x86_avx512_mask_scalef_pd_512;
         llvm::Type* mask = f32 ? b_.getInt16Ty() : b_.getInt8Ty();
         return b_.CreateIntrinsic(id, {}, {x, exponent, x, constant(mask, -1), b_.getInt32(4)});

@@ -64,9 +64,11 @@ Expr piecewise(Expr r, Expr index, std::span<const LookupTable> tables) {
 // x = n ln 2 + r with integral n and |r| <= ln 2 / 2; |x| < 2^15. `integer` holds n in its low bits.
 struct ExpParts { Expr n, r, integer; };
 
-ExpParts reduce_exp(Expr x) {
-    Expr t = mul_add(x, like(x, kLog2E), like(x, kMagic));
-    Expr n = t - like(x, kMagic);
+// With `parts` (a power of two) n and its place count in parts of 1: |r| <= ln 2 / 2 / parts, |x| < 2^15 / parts.
+ExpParts reduce_exp(Expr x, int parts = 1) {
+    const Expr magic = like(x, kMagic / parts);
+    Expr t = mul_add(x, like(x, kLog2E), magic);
+    Expr n = t - magic;
     Expr r = mul_add(n, like(x, -kLn2High), x);
     return {n, mul_add(n, like(x, -kLn2Low), r), bits(t)};
 }
@@ -79,6 +81,14 @@ Expr exp_polynomial(Expr r) {
 Expr exp_f32(Expr x) {
     const ExpParts p = reduce_exp(at_least(at_most(x, 89), -104));
     return scale(exp_polynomial(p.r), p.n);
+}
+
+// e^r by a polynomial of degree 3 for r within a sixteenth of what it is above, times 2^(i / 16).
+Expr exp_by_sixteenths(Expr x) {
+    const ExpParts p = reduce_exp(at_least(at_most(x, 89), -104), 16);
+    Expr power = lookup(p.integer, kSixteenths);
+    Expr q = horner(p.r, {1, 0x1.00021ep-1, 0x1.55559ap-3});
+    return scale(mul_add(power * p.r, q, power), p.n);  // by the whole part of n
 }
 
 Expr exp2_f32(Expr x) {
@@ -475,7 +485,7 @@ MathPlan plan_math(UnaryFn f, Expr x, const Features& features) {
     if (t == DType::F64) return {{}, {}, std::string(name(f))};
     const bool pieces = features.level == Level::Avx512;
     switch (f) {
-        case UnaryFn::Exp: return {exp_f32(x), {}, {}};
+        case UnaryFn::Exp: return {pieces ? exp_by_sixteenths(x) : exp_f32(x), {}, {}};
         case UnaryFn::Exp2: return {exp2_f32(x), {}, {}};
         case UnaryFn::Expm1: return {expm1_f32(x), {}, {}};
         case UnaryFn::Log: return {log_f32(x), {}, {}};

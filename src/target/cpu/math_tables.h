@@ -8,6 +8,12 @@ namespace opwright::target::cpu {
 
 using loop::LookupTable;
 
+// 2^(i / 16).
+inline constexpr LookupTable kSixteenths = {
+    0x1p+0, 0x1.0b5586p+0, 0x1.172b84p+0, 0x1.2387a6p+0, 0x1.306fep+0, 0x1.3dea64p+0, 0x1.4bfdaep+0, 0x1.5ab07ep+0,
+    0x1.6a09e6p+0, 0x1.7a1148p+0, 0x1.8ace54p+0, 0x1.9c4918p+0, 0x1.ae89fap+0, 0x1.c199bep+0, 0x1.d5818ep+0,
+    0x1.ea4afap+0};
+
 // erf less the distance from the centre, whose part in it is then exact: piece i is within 1/8 of its centre i / 4. A row
 // holds the coefficients of one power of the distance, the powers 0 to 5 in turn. The last piece rises half an ulp too much,
 // so that it ends in 1.
