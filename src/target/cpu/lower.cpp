@@ -8,6 +8,7 @@
 #include "schedule/together.h"
 #include "target/cpu/lower_beside.h"
 #include "target/cpu/lower_nest.h"
+#include "target/cpu/lower_parts.h"
 #include "target/cpu/lower_turned.h"
 #include "target/cpu/work.h"
 
@@ -60,14 +61,21 @@ public:
         beside_ = rows_beside(c_.tile, nest_);
         place_locals();
         plan_ahead();
+        if (parts_) fold_parts(function + "_parts");
         b_.function(function, [&] {
-            if (!beside_) return for_each_task(c_, nest_, point_, ranges_, [&] { block(nest_.body); });
+            if (!beside_)
+                return for_each_task(c_, nest_, point_, ranges_, {b_.task_begin(), b_.task_end()}, [&] { block(nest_.body); });
             const LExpr wanted = beside_->length.upper() <= beside_->short_row
                                      ? LExpr()
                                      : b_.let("short", loop::le(point_.sym(beside_->length), b_.i64(beside_->short_row)));
             for_each_row(c_, nest_, point_, ranges_, beside_->rows, wanted,
                          [&](LExpr row, int rows) { rows > 1 ? block_beside(row) : block(nest_.body); });
         });
+    }
+    // How many tasks of a stage ahead there are for each of the nest's own; 1: it has no such stage.
+    Sym split() {
+        if (locals_.empty()) parts_ = rows_in_parts(c_, nest_);
+        return parts_ ? parts_->count : 1;
     }
     // Temporaries of the nest: scratch memory that holds one task's part.
     void set_locals(const std::vector<TensorId>& locals) { locals_ = locals; }
@@ -124,7 +132,41 @@ private:
 
     void block(const std::vector<Stmt>& body) {
         set_origins();
-        for (const Stmt& s : body) stmt(s);
+        for (const Stmt& s : body) parts_ && &s == parts_->rows ? rows_or_parts() : stmt(s);
+    }
+
+    // One part of one task's rows after the other.
+    void fold_parts(const std::string& function) {
+        b_.function(function, [&] {
+            const Sym& rows = c_.math.vars[parts_->rows->var].extent;
+            const int64_t step = parts_->rows->tile;
+            const LExpr count = b_.let("count", point_.sym(parts_->count)), n = point_.sym(rows);
+            const LExpr each = b_.let("each", point_.sym(ceil_div(ceil_div(rows, parts_->count), step) * step));
+            b_.loop("part", b_.task_begin(), b_.task_end(), 1, [&](LExpr i) {
+                const LExpr task = b_.let("task", loop::floordiv(i, count)), part = b_.let("part", loop::mod(i, count));
+                const LExpr first = b_.let("first", loop::min(part * each, n));
+                ranges_[parts_->rows->var] = {first, b_.let("last", loop::min(first + each, n))};
+                part_ = part * point_.sym(parts_->stride);
+                for_each_task(c_, nest_, point_, ranges_, {task, task + 1}, [&] { fill(*parts_->fill), row_loop(*parts_->rows); });
+                ranges_.erase(parts_->rows->var);
+                part_ = {};
+            });
+        });
+    }
+    void rows_or_parts() {
+        const Stmt& f = *parts_->fill;
+        const LExpr count = point_.sym(parts_->count);
+        b_.if_(loop::eq(count, b_.i64(1)), [&] { stmt(*parts_->rows); }, [&] {
+            const Range r = range_of(nest_.grid[0].var);
+            const auto& [memory, origin] = memory_.at(f.dst);
+            const ReduceOp op = c_.math.expr(c_.tile.buffers[f.dst].value).reduce;
+            b_.loop("part", b_.i64(0), count, 1, [&](LExpr part) {
+                b_.loop("i", b_.i64(0), r.end - r.begin, f.lanes, [&](LExpr i) {
+                    const LExpr more = b_.load(parts_->memory, part * point_.sym(parts_->stride) + r.begin + i, f.lanes);
+                    b_.store(memory, i, loop::binary(combine_fn(op), b_.load(memory, i, f.lanes), more));
+                });
+            });
+        });
     }
 
     // Several rows from `first` on: between the loops lanes are rows. A loop that folds takes a vector of each row in turn;
@@ -276,8 +318,8 @@ private:
 
     // Several positions of the variable at a time: each lane loop inside goes over all of them.
     void row_loop(const Stmt& s) {
-        const LExpr n = point_.sym(c_.math.vars[s.var].extent);
-        const LExpr main = b_.let("rows", loop::floordiv(n, s.tile) * s.tile);
+        const Range r = range_of(s.var);
+        const LExpr main = b_.let("rows", r.begin + loop::floordiv(r.end - r.begin, s.tile) * s.tile);
         const auto body = [&](LExpr i, int64_t count) {
             const Point::Scope scope = point_.save();
             rows_ = {s.var, i, count};
@@ -285,8 +327,8 @@ private:
             rows_ = {};
             point_.restore(scope);
         };
-        b_.loop(c_.math.vars[s.var].name, b_.i64(0), main, s.tile, [&](LExpr i) { body(i, s.tile); });
-        b_.loop(c_.math.vars[s.var].name, main, n, 1, [&](LExpr i) { body(i, 1); });
+        b_.loop(c_.math.vars[s.var].name, r.begin, main, s.tile, [&](LExpr i) { body(i, s.tile); });
+        b_.loop(c_.math.vars[s.var].name, main, r.end, 1, [&](LExpr i) { body(i, 1); });
     }
 
     // Of the accesses in the body of a loop over lanes, inner loops included.
@@ -640,10 +682,12 @@ private:
         if (c_.tile.buffers[s.dst].memory == tile::Memory::Scratch) {
             const tile::Extent& box = c_.tile.buffers[s.dst].box[0];
             const Range r = range_of(box.var);
-            const loop::BufferId memory = b_.scratch(c_.tile.buffers[s.dst].name, t, b_.i64(box.size + s.lanes));
-            memory_[s.dst] = {memory, r.begin};
+            const loop::BufferId memory =
+                part_ ? parts_->memory : b_.scratch(c_.tile.buffers[s.dst].name, t, b_.i64(box.size + s.lanes));
+            const LExpr first = part_ ? part_ + r.begin : b_.i64(0);
+            memory_[s.dst] = {memory, part_ ? -part_ : r.begin};
             const LExpr zero = loop::broadcast(identity_of(b_, e.reduce, t), s.lanes);
-            b_.loop("i", b_.i64(0), r.end - r.begin, s.lanes, [&](LExpr i) { b_.store(memory, i, zero); });
+            b_.loop("i", b_.i64(0), r.end - r.begin, s.lanes, [&](LExpr i) { b_.store(memory, first + i, zero); });
             return;
         }
         // Partial results on lanes exist before the lane loop is entered; otherwise there is one for each position.
@@ -870,6 +914,8 @@ private:
     LExpr together_;   // the first of rows that are side by side just now
     size_t row_ = 0;   // of them, the one that a fold is at
     std::map<const Stmt*, Point::Ahead> ahead_;
+    std::optional<RowParts> parts_;
+    LExpr part_;                 // where the part that is folded just now begins in their memory
     std::vector<LExpr> stored_;  // by the last store, of each position
     bool keeping_ = false;       // the store is not the last statement of its loop over lanes
     std::map<tile::BufferId, Accumulator> accumulators_;
@@ -886,24 +932,14 @@ private:
 void lower_nest(Context& c, size_t nest, Stage stage) {
     NestLowering n(c, nest);
     n.set_locals(c.tile.kernel.nests[nest].local);
+    if (const Sym parts = n.split(); !parts.is(1)) {
+        const Sym any = less(1, parts);
+        c.out.stages.push_back({stage.function + "_parts", select(any, stage.tasks * parts, 0), stage.work});
+        stage.work = select(any, floor_div(stage.work, 16), stage.work);
+    }
     n.run(stage.function);
     c.out.stages.push_back(std::move(stage));
 }
-
-namespace {
-// Whether nothing is read or written at a sum, a quotient or an element of another tensor; of products other code tells.
-bool plain_indices(const schedule::Kernel& k) {
-    const math::Program& m = k.program;
-    const auto plain = [&](ExprId at) {
-        const ExprKind kind = m.expr(at).kind;
-        return kind == ExprKind::Index || kind == ExprKind::Literal || kind == ExprKind::Size;
-    };
-    if (std::any_of(k.nests.begin(), k.nests.end(), [](const schedule::Nest& n) { return n.contraction.has_value(); })) return false;
-    for (ExprId e = 0; e < m.expr_count(); ++e)
-        if (const math::Expr& x = m.expr(e); x.kind == ExprKind::Load && !std::all_of(x.args.begin(), x.args.end(), plain)) return false;
-    return std::all_of(m.equations.begin(), m.equations.end(), [&](const Equation& q) { return std::all_of(q.at.begin(), q.at.end(), plain); });
-}
-}  // namespace
 
 Lowered lower(const tile::Program& p) {
     Lowered out;

@@ -86,4 +86,18 @@ Interior interior(Context& c, Point& point, VarId lane, const std::vector<VarId>
     return r;
 }
 
+bool plain_indices(const schedule::Kernel& k) {
+    const math::Program& m = k.program;
+    const auto plain = [&](ExprId at) {
+        const ExprKind kind = m.expr(at).kind;
+        return kind == ExprKind::Index || kind == ExprKind::Literal || kind == ExprKind::Size;
+    };
+    const auto contracts = [](const schedule::Nest& n) { return n.contraction.has_value(); };
+    if (std::any_of(k.nests.begin(), k.nests.end(), contracts)) return false;
+    const auto all_plain = [&](const std::vector<ExprId>& at) { return std::all_of(at.begin(), at.end(), plain); };
+    for (ExprId e = 0; e < m.expr_count(); ++e)
+        if (m.expr(e).kind == ExprKind::Load && !all_plain(m.expr(e).args)) return false;
+    return std::all_of(m.equations.begin(), m.equations.end(), [&](const Equation& q) { return all_plain(q.at); });
+}
+
 }  // namespace opwright::target::cpu

@@ -34,10 +34,13 @@ struct Interior {
 Interior interior(Context& c, Point& point, math::VarId lane, const std::vector<math::VarId>& inner,
                   std::vector<math::ExprId> roots);
 
+// Whether nothing is read or written at a sum, a quotient or an element of another tensor; of products other code tells.
+bool plain_indices(const schedule::Kernel& k);
+
 math::Sym task_count(const tile::Nest& nest, const math::Program& p);
-// Calls body once for each task of [task_begin, task_end), with the grid decoded: variables of tile 1 are bound in
-// `point`, others have their range in `ranges`.
-void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges,
+// Calls body once for each task of `tasks`, with the grid decoded: variables of tile 1 are bound in `point`, others have
+// their range in `ranges`.
+void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges, Range tasks,
                    const std::function<void()>& body);
 // The same for a grid whose innermost variable has the tile 1: calls body with the first of `together` rows that follow
 // each other along it, where `wanted` holds (none: always), and with one row for what is left.

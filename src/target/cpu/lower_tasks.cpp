@@ -74,9 +74,9 @@ void for_each_point(Context& c, const tile::Nest& nest, size_t axes, Point& poin
 }
 }  // namespace
 
-void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges,
+void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges, Range tasks,
                    const std::function<void()>& body) {
-    for_each_point(c, nest, nest.grid.size(), point, ranges, c.b.task_begin(), c.b.task_end(), [&](LExpr) { body(); });
+    for_each_point(c, nest, nest.grid.size(), point, ranges, tasks.begin, tasks.end, [&](LExpr) { body(); });
 }
 
 void for_each_row(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges, int together,
