@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 namespace opwright::target::cpu {
 namespace {
@@ -24,6 +25,14 @@ const llvm::StringMap<bool>& detected() {
 int64_t cache_bytes(int which, int64_t otherwise) {
     const long n = sysconf(which);
     return n > 0 ? n : otherwise;
+}
+
+// Of the cache that cores share: the system's list, where the C library multiplies by what some virtual machines say of
+// threads (320 MB for 32); 0 where there is no list.
+int64_t third_level_bytes() {
+    std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index3/size");
+    int64_t kilobytes = 0;
+    return in >> kilobytes ? kilobytes << 10 : 0;
 }
 
 Features detect() {
@@ -63,7 +72,7 @@ std::optional<Features> features_at(Level l) {
     // AMD's third-level caches serve a few cores that lie around them: measured on a Zen 4 of 32 MB, sums of up to 12 MB took
     // a tenth less where nothing was asked for ahead, of 16 MB and more up to a quarter longer. Intel's are about as far as memory.
     f.near_bytes = f.tune.find("znver") == std::string::npos ? f.l2_bytes
-                                                             : std::max(f.l2_bytes, cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0) / 4);
+                                                             : std::max(f.l2_bytes, third_level_bytes() / 4);
 #if defined(__x86_64__)
     switch (l) {
         case Level::Baseline: f.cpu = "x86-64"; break;
