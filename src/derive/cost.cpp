@@ -6,6 +6,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "math/unroll.h"
+
 namespace opwright::derive {
 using namespace math;
 namespace {
@@ -56,7 +58,9 @@ private:
     struct Scope {
         Vars points;  // all variables that its expressions are evaluated for
         Vars own;     // of a reduction: those it runs over
+        int64_t kept = 1, of = 1;  // share of the points at which a condition on tables holds
     };
+    Sym size(const Scope& s) const { return s.kept == s.of ? size(s.points) : floor_div(size(s.points) * s.kept, s.of); }
     using Scopes = std::vector<Scope>;
     void value(ExprId e, Vars points) { value(e, Scopes{{std::move(points), {}}}); }
 
@@ -83,7 +87,7 @@ private:
             case ExprKind::Call:
                 if (is_position(id)) return;
                 if (const CostClass c = info(e.fn).cost; c != CostClass::Free) {
-                    const Sym n = size(scopes.back().points);
+                    const Sym n = size(scopes.back());
                     Sym& sum = c == CostClass::Simple ? cost_.simple : c == CostClass::Divide ? cost_.divide : cost_.special;
                     sum = sum + n;
                     if (c != CostClass::Simple) {
@@ -103,13 +107,51 @@ private:
                 const Vars outer(free(id).begin(), free(id).end());
                 Scope inner{outer, Vars(e.vars.begin(), e.vars.end())};
                 inner.points.insert(e.vars.begin(), e.vars.end());
-                cost_.simple = cost_.simple + size(inner.points);
+                const bool known = e.args.size() > 1 && holds(e.args[1], inner.kept, inner.of);
+                cost_.simple = cost_.simple + size(inner);
                 scopes.push_back({outer, outer});
                 scopes.push_back(std::move(inner));
-                for (ExprId a : e.args) value(a, scopes);
+                value(e.args[0], scopes);
+                if (!known && e.args.size() > 1) value(e.args[1], scopes);
                 return;
             }
         }
+    }
+
+    // Whether a condition asks for numbers in tables alone, as that of a sum over what is not 0 in one; at how many of its
+    // points it then holds, and of how many.
+    bool holds(ExprId condition, int64_t& kept, int64_t& of) const {
+        constexpr int64_t kMostPoints = 256;
+        const std::vector<VarId> vars = p_.free_vars(condition);
+        const std::vector<TensorId> reads = p_.reads(condition);
+        if (reads.empty() || std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return p_.tensors[t].role != Role::Constant; })) return false;
+        int64_t points = 1, found = 0;
+        for (VarId v : vars) {
+            const auto n = p_.vars[v].extent.constant();
+            if (!n || (points *= *n) > kMostPoints) return false;
+        }
+        for (int64_t i = 0; i < points; ++i) {
+            Program at;
+            bool known = true;
+            Rewriter w{.from = p_, .into = at};
+            int64_t rest = i;
+            for (VarId v : vars) {
+                w.vars[v] = at.integer(rest % *p_.vars[v].extent.constant());
+                rest /= *p_.vars[v].extent.constant();
+            }
+            w.replace = [&](Rewriter& self, ExprId e) {
+                const Expr& x = p_.expr(e);
+                if (x.kind != ExprKind::Load) return kNone;
+                const ExprId entry = table_entry(p_, x, self);
+                known &= entry != kNone;
+                return entry == kNone ? at.literal(0, x.dtype) : entry;
+            };
+            const ExprId truth = w(condition);
+            if (!known || at.expr(truth).kind != ExprKind::Literal) return false;
+            found += at.expr(truth).integer != 0;
+        }
+        kept = found, of = points;
+        return true;
     }
 
     // Index arithmetic costs nothing, but the data in it is read.

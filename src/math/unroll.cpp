@@ -54,7 +54,7 @@ private:
 
     ExprId replaced(Rewriter& self, ExprId e) {
         const Expr& x = p_.expr(e);
-        if (x.kind == ExprKind::Load && p_.tensors[x.ref].role == Role::Constant) return entry(self, x);
+        if (x.kind == ExprKind::Load && p_.tensors[x.ref].role == Role::Constant) return table_entry(p_, x, self);
         if (x.kind != ExprKind::Reduce || x.args.size() > 1 || !chain_of(x.reduce) || !reads_table(x)) return kNone;
         std::vector<int64_t> extents;
         int64_t terms = 1;
@@ -83,20 +83,6 @@ private:
         return chain;
     }
 
-    // The number that stands at a known place of a table; kNone where the place is not known.
-    ExprId entry(Rewriter& self, const Expr& x) {
-        const TensorInfo& t = p_.tensors[x.ref];
-        int64_t flat = 0;
-        for (size_t d = 0; d < t.shape.size(); ++d) {
-            const Expr& at = into_.expr(self(x.args[d]));
-            const auto n = t.shape[d].constant();
-            if (at.kind != ExprKind::Literal || !n || at.integer < 0 || at.integer >= *n) return kNone;
-            flat = flat * *n + at.integer;
-        }
-        return is_float(t.dtype) ? into_.literal(t.data.get(flat), t.dtype)
-                                 : into_.integer(t.data.get_int(flat), t.dtype);
-    }
-
     bool reads_table(const Expr& reduce) const {
         for (TensorId t : p_.reads(reduce.args[0]))
             if (p_.tensors[t].role == Role::Constant) return true;
@@ -108,6 +94,18 @@ private:
     Program into_;
 };
 }  // namespace
+
+ExprId table_entry(const Program& p, const Expr& load, Rewriter& self) {
+    const TensorInfo& t = p.tensors[load.ref];
+    int64_t flat = 0;
+    for (size_t d = 0; d < t.shape.size(); ++d) {
+        const Expr at = self.into.expr(self(load.args[d]));
+        const auto n = t.shape[d].constant();
+        if (at.kind != ExprKind::Literal || !n || at.integer < 0 || at.integer >= *n) return kNone;
+        flat = flat * *n + at.integer;
+    }
+    return is_float(t.dtype) ? self.into.literal(t.data.get(flat), t.dtype) : self.into.integer(t.data.get_int(flat), t.dtype);
+}
 
 Program unroll_tables(const Program& p, int max_terms) { return Unroller(p, max_terms).run(); }
 

@@ -9,4 +9,7 @@ namespace opwright::math {
 // Targets then need no table, and people read the stencil. Argument reductions and those with a condition stay.
 Program unroll_tables(const Program& p, int max_terms = 32);
 
+// The number that a load of a constant tensor finds, as a literal of self.into; kNone where its place is not known.
+ExprId table_entry(const Program& p, const Expr& load, Rewriter& self);
+
 }  // namespace opwright::math

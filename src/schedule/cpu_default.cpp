@@ -337,6 +337,9 @@ Schedule default_cpu_schedule(const Kernel& k, const target::Machine& m) {
                 across |= plan.equations.back().rows > 0;
                 heavy |= !inspect(p, p.equations[i].rhs).reduces.empty();
             }
+            // Pieces of one tensor share their walk, and what they read.
+            if (made_of_pieces(p, nest))
+                for (EquationPlan& e : plan.equations) e.unroll = 1;
             // A folded reduction works point by point: then no other equation of the nest can run along the grid
             // either.
             if (flat && folded)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "math/pieces.h"
 #include "schedule/hoist.h"
 
 namespace opwright::schedule {
@@ -60,6 +61,7 @@ struct Growing {
     std::vector<std::map<VarId, VarId>> names;       // per equation: its variable -> grid variable
     std::map<TensorId, std::vector<VarId>> written;  // per dim the grid variable there, or kNone
     bool closed = false;                             // takes no further equation
+    bool pieces = false;                             // of one tensor: takes further ones
 };
 
 class Former {
@@ -84,6 +86,7 @@ private:
         n.grid = q.update == Update::Set ? q.vars : independent_vars(p_, q);
         std::erase(n.grid, scan_var(p_, q));
         n.closed = q.update != Update::Set || match(q).has_value();
+        n.pieces = q.update == Update::Overwrite && n.grid == q.vars;
         n.names.emplace_back();
         for (VarId v : n.grid) n.names[0][v] = v;
         record(n, q, n.names[0]);
@@ -100,8 +103,21 @@ private:
         n.written[q.lhs] = std::move(dims);
     }
 
+    // Whether q sets further elements of the tensor that the nest makes piece by piece, at the same points, and reads none of it.
+    bool is_piece(const Growing& n, const Equation& q) const {
+        if (q.update != Update::Overwrite || q.vars != n.grid || independent_vars(p_, q) != n.grid) return false;
+        const std::vector<TensorId> reads = p_.reads(q.rhs);
+        return std::find(reads.begin(), reads.end(), q.lhs) == reads.end() &&
+               std::all_of(n.equations.begin(), n.equations.end(), [&](uint32_t e) { return disjoint(p_, p_.equations[e], q); });
+    }
+
     bool join(Growing& n, uint32_t i) {
         const Equation& q = p_.equations[i];
+        if (n.pieces && is_piece(n, q)) {
+            n.equations.push_back(i);
+            n.names.push_back(n.names[0]);
+            return true;
+        }
         if (n.closed || q.update != Update::Set || match(q)) return false;
         if (n.written.count(q.lhs)) return false;
         std::map<VarId, VarId> names;
@@ -218,6 +234,10 @@ private:
     std::vector<Growing> nests_;
 };
 }  // namespace
+
+bool made_of_pieces(const Program& p, const Nest& nest) {
+    return nest.equations.size() > 1 && p.equations[nest.equations[0]].update == Update::Overwrite;
+}
 
 std::vector<VarId> independent_vars(const Program& p, const Equation& q) {
     std::vector<VarId> r;

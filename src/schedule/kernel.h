@@ -39,6 +39,9 @@ struct Kernel {
 Kernel form_kernel(const math::Program& p, const std::vector<bool>& constant_inputs = {},
                    const std::set<math::TensorId>& apart = {});
 
+// Whether a nest makes one tensor by several overwrites that meet no element twice and read none of it.
+bool made_of_pieces(const math::Program& p, const Nest& nest);
+
 // Variables of an update whose iterations may run in any order and side by side: those that place alone in one dim.
 std::vector<math::VarId> independent_vars(const math::Program& p, const math::Equation& q);
 

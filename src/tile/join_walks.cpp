@@ -1,6 +1,7 @@
 #include "tile/join_walks.h"
 
 #include <algorithm>
+#include <set>
 
 namespace opwright::tile {
 using namespace math;
@@ -30,9 +31,24 @@ bool can_join(const schedule::Nest& nest, const Stmt& a, const Stmt& b, const Pr
     return reads;
 }
 
+void join_pieces(std::vector<Stmt>& body, const Program& p) {
+    for (size_t i = 1; i < body.size(); ++i) {
+        const Stmt &a = body[0], &b = body[i];
+        if (a.kind != StmtKind::For || b.kind != StmtKind::For || !a.lane || !b.lane || a.var != b.var || a.tile != b.tile || a.lanes != b.lanes) return;
+    }
+    std::vector<Stmt> joined;
+    std::set<ExprId> read;
+    for (const Stmt& walk : body)
+        for (const Stmt& s : walk.body)
+            if (!is_load(s) || read.insert(p.buffers[s.dst].value).second) joined.push_back(s);
+    body.resize(1);
+    body[0].body = std::move(joined);
+}
+
 }  // namespace
 
 void join_walks(const schedule::Nest& nest, std::vector<Stmt>& body, Program& p) {
+    if (schedule::made_of_pieces(p.kernel.program, nest)) return join_pieces(body, p);
     for (size_t i = 0; i < body.size(); ++i) {
         if (body[i].kind != StmtKind::For) continue;
         // What lies between the two: partial results to begin with, and loads that are the same all along the row.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/object_cache.h"
+#include "math/pieces.h"
 #include "schedule/siblings.h"
 #include "schedule/block_kernel.h"
 #include "schedule/window.h"
@@ -38,7 +39,8 @@ Planned plan(const Request& r, const Features& f) {
                  .near_bytes = f.near_bytes,
                  .bf16_pairs = f.bf16,
                  .byte_fours = f.vnni && f.masked};
-    p.kernel = schedule::form_kernel_with_rows(*r.program, r.constant_inputs);
+    const auto written_out = write_out_tables(*r.program);
+    p.kernel = schedule::form_kernel_with_rows(written_out ? *written_out : *r.program, r.constant_inputs);
     schedule::join_siblings(p.kernel);
     // Loops of a nest over one row have one variable, so that tile::apply can join them.
     if (std::none_of(p.kernel.nests.begin(), p.kernel.nests.end(), [](const schedule::Nest& n) { return n.contraction.has_value(); }))
