@@ -156,6 +156,25 @@ TEST(OpsValues, ConvolutionsOfOneDimension) {
     }
 }
 
+// On real numbers, as the reference all but computes, Winograd's form is the convolution.
+TEST(OpsValues, WinogradsFormIsTheConvolution) {
+    for (const int64_t tile : {2, 4})
+        for (const Shape& size : {Shape{7, 9}, Shape{4, 4}, Shape{1, 6}})
+            for (const int64_t pad : {0, 1, 2}) {
+                const int64_t height = size[0] + 2 * pad - 2, width = size[1] + 2 * pad - 2;
+                if (height < 1 || width < 1) continue;
+                const Tensor x = random_tensor({2, 3, size[0], size[1]}, 1), w = random_tensor({4, 3, 3, 3}, 2);
+                const lang::Attribute t = Sym(tile);
+                const Tensor u = run("winograd_filter", {w}, {{"tile", t}})[0];
+                const Tensor v = run("winograd_input", {x}, {{"tile", t}, {"pad_begin", Dims{pad, pad}}, {"pad_end", Dims{pad, pad}}})[0];
+                const Tensor m = run("winograd_product", {v, u})[0];
+                const Tensor y = run("winograd_output", {m}, {{"tile", t}, {"height", Sym(height)}, {"width", Sym(width)}})[0];
+                const Tensor direct = run("conv", {x, w, kAbsent}, {{"pad_begin", Dims{pad, pad}}, {"pad_end", Dims{pad, pad}}})[0];
+                ASSERT_EQ(y.shape(), direct.shape());
+                expect_near(values(y), values(direct));
+            }
+}
+
 // Adds each input's multiple of the kernel to the output, as the definition says.
 std::vector<double> scattered(const Tensor& x, const Tensor& w, int64_t stride, int64_t dilation, int64_t begin, int64_t end, int64_t extra) {
     const int64_t c = x.shape()[2], n = x.shape()[3], m = w.shape()[2], taps = w.shape()[3];
