@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole models against ONNX Runtime: same inputs, same number of threads, interleaved, minima of many runs.
 
-    .venv/bin/python bench/models.py [--json] [--threads N] [--seconds S] [NAME...]
+    .venv/bin/python bench/models.py [--json] [--threads N] [--seconds S] [--winograd] [NAME...]
 
 NAME is one of magika-1, magika-32, det, rec, cls, resnet18, resnet50, mobilenetv2, minilm-1x128, minilm-8x128; all of them without
 a name. The first five are models that the magika and rapidocr packages bring; bench/exported_models.py exports the others,
@@ -60,11 +60,11 @@ def onnxruntime_session(path, threads):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def measure(name, path, inputs, threads, seconds):
+def measure(name, path, inputs, threads, seconds, winograd):
     from opwright_session import Session
 
     start = time.perf_counter()
-    ours = Session(str(path), threads=threads)
+    ours = Session(str(path), threads=threads, winograd=int(winograd))
     theirs_start = time.perf_counter()
     theirs = onnxruntime_session(path, threads)
     theirs_ready = time.perf_counter()
@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3.0, help="measuring time a model")
+    parser.add_argument("--winograd", action="store_true", help="Opwright's 3x3 convolutions in Winograd's form (docs/numerics.md)")
     args = parser.parse_args()
     known = [name for name, _, _ in cases()]
     for name in args.names:
@@ -116,7 +117,7 @@ def main():
     for name, path, inputs in cases():
         if args.names and name not in args.names:
             continue
-        row = measure(name, path(), inputs, args.threads, args.seconds)
+        row = measure(name, path(), inputs, args.threads, args.seconds, args.winograd)
         rows.append(row)
         if not args.json:
             print(

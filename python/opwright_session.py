@@ -265,11 +265,11 @@ class Value:
 
 
 class Session:
-    """One ONNX model, from a path or from bytes. `threads`, `cache`, `vector` and `fuse` as opw_options_set documents them."""
+    """One ONNX model, from a path or from bytes. `threads`, `cache`, `vector`, `fuse` and `winograd` as opw_options_set documents them."""
 
-    def __init__(self, model, threads=None, cache=None, vector=None, fuse=None):
+    def __init__(self, model, threads=None, cache=None, vector=None, fuse=None, winograd=None):
         self._handle = c_void_p()
-        options = _Options({"threads": threads, "cache": cache, "vector": vector, "fuse": fuse})
+        options = _Options({"threads": threads, "cache": cache, "vector": vector, "fuse": fuse, "winograd": winograd})
         if isinstance(model, bytes):
             _call(_abi().opw_model_load_bytes, model, len(model), options.handle, byref(self._handle))
         else:

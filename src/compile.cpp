@@ -9,6 +9,7 @@
 #include "fuse/cleanup.h"
 #include "plan_fusion.h"
 #include "runtime/thread_pool.h"
+#include "target/target.h"
 #include "tune/source.h"
 
 namespace opwright {
@@ -41,6 +42,10 @@ Graph stage(const char* name, Graph g, bool check, Pass&& pass) {
 }  // namespace
 
 Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& pool) {
+    if (o.winograd.use && (o.execution.engine != runtime::Engine::Cpu || o.execution.target))
+        return Diagnostic(fmt::format("Winograd's form of convolutions is for kernels on the cpu, and {} was asked for.",
+                                      o.execution.target ? fmt::format("target {}", o.execution.target->name()) : "the reference"),
+                          {}, "Leave --winograd (or the option winograd) out: convolutions are then computed as they are declared.");
     if (o.check) check_level(g, "import");
     Compiled r;
 
@@ -77,6 +82,16 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
             r.layouts = std::move(laid.regions);
             return std::move(laid.graph);
         });
+
+    // Convolutions in Winograd's form, where that was asked for and pays.
+    if (o.winograd.use) {
+        g = stage("choose Winograd", std::move(g), o.check, [&](Graph whole) {
+            fuse::Winograd w = fuse::use_winograd(std::move(whole), o.winograd, r.planned.machine, r.planned.sizes);
+            r.winograd = std::move(w.choices);
+            return std::move(w.graph);
+        });
+        g = stage("remove duplicates", std::move(g), o.check, fuse::remove_duplicates);  // tiles of one picture
+    }
 
     // Schedules that won when they were measured.
     runtime::ExecutableOptions execution = o.execution;

@@ -91,6 +91,8 @@ OPW_API opw_options* opw_options_new(void);
  *   cache        "1" (default) keeps compiled objects on disk, in OPWRIGHT_CACHE_DIR, else the user's cache folder; "0"
  *                does not
  *   fuse         "1" (default); "0" keeps one kernel for each operator
+ *   winograd     "1": 3x3 convolutions of models in Winograd's form where that is predicted to be faster; they round
+ *                otherwise (docs/numerics.md). "0" (default): as they are declared
  *   vector       "auto" (default), "avx512", "avx2", "baseline": the widest vector unit to use
  *   warmup       profile: runs before the measured ones (default "3")
  *   repeats      profile: measured runs (default "10") */

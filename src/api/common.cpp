@@ -33,6 +33,7 @@ CompileOptions compile_options(const opw_options* o) {
     c.execution.cpu.level = o->vector;
     c.execution.cpu.cache = o->cache;
     c.fuse = o->fuse;
+    c.winograd.use = o->winograd;
     return c;
 }
 std::shared_ptr<runtime::ThreadPool> make_pool(const opw_options* o) { return std::make_shared<runtime::ThreadPool>(o ? o->threads : 0); }
@@ -112,6 +113,8 @@ opw_status opw_options_set(opw_options* o, const char* option, const char* value
             o->cache = number(option, value, 0, 1) == 1;
         } else if (n == "fuse") {
             o->fuse = number(option, value, 0, 1) == 1;
+        } else if (n == "winograd") {
+            o->winograd = number(option, value, 0, 1) == 1;
         } else if (n == "vector") {
             if (v != "auto" && v != "avx512" && v != "avx2" && v != "baseline")
                 refuse(OPW_INVALID_ARGUMENT, Diagnostic(fmt::format("Option 'vector' takes auto, avx512, avx2 or baseline, and got '{}'.", v)));
@@ -122,7 +125,7 @@ opw_status opw_options_set(opw_options* o, const char* option, const char* value
             o->repeats = number(option, value, 1, 1000000);
         } else {
             refuse(OPW_INVALID_ARGUMENT,
-                   Diagnostic(fmt::format("There is no option named '{}'.", n)).with_next("The options are: threads, cache, fuse, vector, warmup, repeats."));
+                   Diagnostic(fmt::format("There is no option named '{}'.", n)).with_next("The options are: threads, cache, fuse, winograd, vector, warmup, repeats."));
         }
     });
 }

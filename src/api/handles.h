@@ -19,7 +19,7 @@ struct opw_error {
 
 struct opw_options {
     int threads = 0, warmup = 3, repeats = 10;
-    bool cache = true, fuse = true;
+    bool cache = true, fuse = true, winograd = false;
     std::string vector;  // "" = auto
 };
 

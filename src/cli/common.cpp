@@ -25,6 +25,7 @@ void ExecutionFlags::add(CLI::App& a) {
     a.add_flag("--no-cache", no_cache, "neither read nor write the disk cache of compiled objects");
     a.add_flag("--no-fuse", no_fuse, "one kernel for each operator, in the model's layouts");
     a.add_flag("--no-layouts", no_layouts, "values keep the model's layout, channels before places");
+    a.add_flag("--winograd", winograd, "3x3 convolutions of models in Winograd's form where that is predicted to be faster: they round otherwise (docs/numerics.md)");
     a.add_flag("--untuned", untuned, "the default schedules, whatever `opwright tune` found");
     a.add_option("--measure-fusion", measure_fusion, "seconds that may go into measuring fusions whose predicted gain is small; 0 = none")
         ->check(CLI::Range(0.0, 3600.0));
@@ -37,6 +38,7 @@ CompileOptions ExecutionFlags::options() const {
     o.execution.cpu.cache = !no_cache;
     o.fuse = !no_fuse;
     o.layouts = !no_layouts;
+    o.winograd.use = winograd;
     o.tuned = !untuned;
     o.fusion.measure_seconds = measure_fusion;
     return o;

@@ -22,7 +22,7 @@ namespace opwright::cli {
 struct ExecutionFlags {
     int threads = 0;
     std::string engine = "cpu", vector = "auto";
-    bool no_cache = false, no_fuse = false, no_layouts = false, untuned = false;
+    bool no_cache = false, no_fuse = false, no_layouts = false, winograd = false, untuned = false;
     double measure_fusion = 0;  // seconds
     void add(CLI::App& command);
     CompileOptions options() const;

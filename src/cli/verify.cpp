@@ -21,6 +21,7 @@ Result<json> verify_model(const std::string& path, const VerifyFlags& f, std::st
     CompileOptions plain = fused;
     fused.check = plain.check = true;
     plain.fuse = false;
+    plain.winograd = {};  // beside the convolutions as they are declared
     OPW_TRY(auto model, Model::load(path, fused, pool));
     OPW_TRY(auto unfused, Model::load(path, plain, pool));
     std::vector<std::string> notes;
@@ -47,9 +48,12 @@ Result<json> verify_model(const std::string& path, const VerifyFlags& f, std::st
     for (const auto& [v, n] : counts) verdicts += fmt::format("{}{} {}", verdicts.empty() ? "" : ", ", n, verify::name(v));
     text += fmt::format("{}: {} kernels, {} compared with the reference: {}; the largest error is {:.0f} % of what its kernel may show\n", path, r.kernels.size(),
                         r.compared, verdicts.empty() ? "none" : verdicts, 100 * share);
+    const auto taken = std::count_if(compiled->winograd.begin(), compiled->winograd.end(), [](const fuse::WinogradChoice& w) { return w.taken; });
+    if (f.execution.winograd)
+        text += fmt::format("{} of {} convolutions are in Winograd's form here, and none in what it is set against\n", taken, compiled->winograd.size());
     text += fmt::format("fused against unfused: largest difference {:.2g} of the largest value\n", r.fusion_difference);
     return json{{"target", path}, {"passed", r.passed()}, {"kernels", std::move(kernels)}, {"compared", r.compared}, {"wrong", r.wrong},
-                {"fusion_difference", r.fusion_difference}, {"notes", notes}, {"placement", place}};
+                {"fusion_difference", r.fusion_difference}, {"winograd", taken}, {"notes", notes}, {"placement", place}};
 }
 
 void run(const VerifyFlags& f, Context& c) {

@@ -22,9 +22,15 @@ Result<json> verify_models(const std::string& path, const VerifyFlags& f, std::s
     CompileOptions plain = fused;
     plain.fuse = false;
     OPW_TRY(const auto model, load(path, fused));
-    OPW_TRY(const auto unfused, load(path, plain));
     std::vector<std::string> notes, names;
     OPW_TRY(const NamedInputs inputs, model_inputs(*model, f.data, notes));
+    if (fused.winograd.use) {  // what is in Winograd's form may err as that does, and nothing else
+        OPW_TRY(const auto version, model->version(inputs));
+        for (const fuse::WinogradChoice& w : version->winograd)
+            if (w.taken) plain.winograd.at[w.node] = w.tile;
+        plain.winograd.use = !plain.winograd.at.empty();
+    }
+    OPW_TRY(const auto unfused, load(path, plain));
     for (const auto& v : model->outputs()) names.push_back(v.name);
     verify::ModelRun other = verify::onnx_runtime(path, f.time_limit * 4);
     if (f.against != runtime) {

@@ -112,6 +112,13 @@ std::string layouts_text(const Compiled& c) {
     }
     return r.empty() ? r : "\nlayouts\n" + r;
 }
+
+std::string winograd_text(const Compiled& c) {
+    std::string r;
+    for (const fuse::WinogradChoice& w : c.winograd)
+        r += wrapped(fmt::format("- {}: {}; {}.", w.node, w.taken ? "taken" : "as it is declared", w.reason), 2, 4);
+    return r.empty() ? r : "\nWinograd's form of convolutions\n" + r;
+}
 }  // namespace
 
 std::string fusion_text(const Compiled& c, size_t limit) {
@@ -139,6 +146,7 @@ std::string fusion_text(const Compiled& c, size_t limit) {
         if (const std::string is = recognised_text(g, n); !is.empty()) known += fmt::format("    {}: {}\n", is, names(n));
     if (!known.empty()) r += "\nrecognised by their mathematics\n" + wrapped(known, 0, 8);
     r += layouts_text(c);
+    r += winograd_text(c);
     r += section("taken", std::move(taken), c, limit);
     r += section("refused", std::move(refused), c, limit);
     return r;
@@ -192,6 +200,8 @@ Result<std::string> why_fused(const Compiled& c, const std::string& node) {
                 if (v != graph::kNone && std::find(region.changed.begin(), region.changed.end(), g.values[v].name) != region.changed.end())
                     r += wrapped(fmt::format("- its result has its channels last, as {} of {} values around it: {}.", region.changed.size(),
                                              region.values.size(), region.reason), 2, 4);
+        for (const fuse::WinogradChoice& w : c.winograd)
+            if (w.node == node) r += wrapped(fmt::format("- its convolution is {}: {}.", w.taken ? "in Winograd's form" : "as it is declared", w.reason), 2, 4);
         for (const Decision& d : c.decisions) {
             const bool p = mine.count(d.producer) > 0, k = mine.count(d.consumer) > 0;
             if (d.taken && p && k) {
@@ -241,8 +251,12 @@ nlohmann::json fusion_json(const Compiled& c) {
                            {"predicted_before_ms", region.before * 1e3}, {"predicted_after_ms", region.after * 1e3},
                            {"conversions", std::move(conversions)}});
     }
+    json winograd = json::array();
+    for (const fuse::WinogradChoice& w : c.winograd)
+        winograd.push_back({{"node", w.node}, {"taken", w.taken}, {"tile", w.tile}, {"reason", w.reason},
+                            {"predicted_direct_ms", w.direct * 1e3}, {"predicted_winograd_ms", w.winograd * 1e3}});
     const fuse::Machine& m = c.planned.machine;
-    return {{"layouts", std::move(layouts)}, {"candidates", std::move(candidates)}, {"kernels", std::move(kernels)},
+    return {{"layouts", std::move(layouts)}, {"winograd", std::move(winograd)}, {"candidates", std::move(candidates)}, {"kernels", std::move(kernels)},
             {"machine", {{"name", m.name}, {"origin", m.origin}, {"units", m.units}, {"launch_us", m.launch * 1e6}, {"registers", m.registers}}},
             {"sizes", c.planned.sizes}, {"assumed", c.planned.assumed}, {"measured_seconds", c.planned.measured_seconds}};
 }

@@ -15,7 +15,7 @@ std::string fusion_text(const Compiled& c, size_t limit = 25);
 // holds an operator of that name ("Did you mean ...").
 Result<std::string> why_fused(const Compiled& c, const std::string& node);
 
-// {"candidates": [...], "layouts": [...], "kernels": [...], "machine": {...}, "sizes": {...}, "assumed": [...]}; docs/cli.md names the fields.
+// {"candidates": [...], "layouts": [...], "winograd": [...], "kernels": [...], "machine": {...}, "sizes": {...}, "assumed": [...]}; docs/cli.md names the fields.
 nlohmann::json fusion_json(const Compiled& c);
 // One candidate with its sizes put in: an element of "candidates", and of a profile's "fusion".
 nlohmann::json candidate_json(const fuse::Decision& d, double bytes);

@@ -261,9 +261,7 @@ private:
             const Program changed = as_it_is ? Program() : math::without_copies(permute_dims(node.program, orders(n, labels)));
             const Program& p = as_it_is ? node.program : changed;
             if (is_copy(p)) return at->second = 0;
-            ProgramWork w = program_work(p, sizes_);
-            Lanes(p, machine_, sizes_).correct(w);
-            at->second = estimate(machine_, alone(w)).seconds;
+            at->second = kernel_seconds(p, machine_, sizes_);
         }
         return at->second;
     }
@@ -373,6 +371,12 @@ private:
     std::vector<LayoutRegion> report_;
 };
 }  // namespace
+
+double kernel_seconds(const Program& p, const Machine& machine, const SymValues& sizes) {
+    ProgramWork w = program_work(p, sizes);
+    Lanes(p, machine, sizes).correct(w);
+    return estimate(machine, alone(w)).seconds;
+}
 
 Laid choose_layouts(Graph g, const Machine& machine, const SymValues& sizes) {
     return Chooser(std::move(g), machine, sizes).run();

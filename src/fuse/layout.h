@@ -32,4 +32,7 @@ struct Laid {
 // none is needed to convert: where layouts meet, the kernel there reads one and writes the other. `machine` and `sizes` are those that fusion was weighed with.
 Laid choose_layouts(graph::Graph g, const Machine& machine, const math::SymValues& sizes);
 
+// Seconds of a kernel by itself as layouts are weighed: the time model's, with what lanes and tiles compute in vain.
+double kernel_seconds(const math::Program& p, const Machine& machine, const math::SymValues& sizes);
+
 }  // namespace opwright::fuse

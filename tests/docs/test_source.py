@@ -20,7 +20,7 @@ ALLOWED = {
     "emit": "math schedule tile",
     "target": "math derive schedule tile loop emit",
     "graph": "math derive lang io",
-    "fuse": "math derive graph schedule",  # the planner asks which equations become one nest
+    "fuse": "math derive lang graph schedule",  # the planner asks which equations become one nest; kernels of its own are declared
     "runtime": "math derive lang graph fuse target",
     "verify": "math derive lang graph fuse target runtime io",
     "explain": "math derive lang graph fuse schedule tile loop target runtime verify io",
