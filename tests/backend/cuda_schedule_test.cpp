@@ -83,7 +83,7 @@ TEST(CudaSchedule, OtherShapesGiveTheSameResults) {
     const std::vector<Case> cases{
         {"scaled",
          DType::F32,
-         {{"1024", "256"}, {"\"warps\": 8", "\"warps\": 4"}},
+         {{"2048", "256"}, {"\"warps\": 16", "\"warps\": 4"}},
          {{{"m", 9}, {"n", 48}}},
          "VECTOR=2"},
         {"soft",
@@ -136,9 +136,9 @@ TEST(CudaSchedule, WhatDoesNotFitIsRefused) {
         return r.ok() ? "" : render(r.error());
     };
     EXPECT_THAT(
-        refusal("scaled", DType::F32, {{"1024", "2048"}}),
-        testing::AllOf(HasSubstr("schedule of y"), HasSubstr("2048 along index n"), HasSubstr("1 to 4 elements")));
-    EXPECT_THAT(refusal("scaled", DType::F32, {{"\"n\",\\s*\"tile\": 1024", "\"m\", \"tile\": 1024"}}),
+        refusal("scaled", DType::F32, {{"2048", "4096"}}),
+        testing::AllOf(HasSubstr("schedule of y"), HasSubstr("4096 along index n"), HasSubstr("1 to 4 elements")));
+    EXPECT_THAT(refusal("scaled", DType::F32, {{"\"n\",\\s*\"tile\": 2048", "\"m\", \"tile\": 2048"}}),
                 HasSubstr("one axis, index n"));
     EXPECT_THAT(refusal("soft", DType::F32, {{"2048", "131072"}}),
                 testing::AllOf(HasSubstr("131072 elements along index k"), HasSubstr("shared memory has 231424")));

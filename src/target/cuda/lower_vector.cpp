@@ -68,6 +68,36 @@ void vector_body(Point& at, const Group& g, const Packs& packs, VarId lane,
     for (auto& [q, pack] : results) packs.store(at, *q, pack);
 }
 
+namespace {
+// Tensors in memory of which a group reads one element at each point, in the order of its grid.
+std::vector<TensorId> read_in_order(const Context& c, const Group& g) {
+    std::vector<TensorId> r;
+    const auto is_new = [&](TensorId t) {
+        return c.p.tensors[t].role != Role::Constant && std::find(r.begin(), r.end(), t) == r.end() &&
+               std::none_of(g.equations.begin(), g.equations.end(),
+                            [&](uint32_t i) { return c.p.equations[i].lhs == t; });
+    };
+    const auto in_order = [&](const Expr& load) {
+        const TensorInfo& t = c.p.tensors[load.ref];
+        size_t next = 0;
+        for (size_t d = 0; d < t.shape.size(); ++d) {
+            if (t.shape[d].is(1)) continue;
+            while (next < g.grid.size() && c.p.vars[g.grid[next]].extent.is(1)) ++next;
+            const auto at = affine(c.p, load.args[d]);
+            if (next == g.grid.size() || !at || !at->is_plain_var() || at->terms[0].first != g.grid[next]) return false;
+            if (!(t.shape[d] == c.p.vars[g.grid[next++]].extent)) return false;
+        }
+        return points_of(c.p, g.grid) == product(t.shape);
+    };
+    for (uint32_t i : g.equations)
+        for (ExprId l : loads_in(c.p, c.p.equations[i].rhs, false)) {
+            const Expr& x = c.p.expr(l);
+            if (is_new(x.ref) && in_order(x)) r.push_back(x.ref);
+        }
+    return r;
+}
+}  // namespace
+
 bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& stage) {
     const VarId lane = elementwise_lane(c_.p, g);
     if (lane == kNone) return false;
@@ -83,7 +113,7 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
     }
     const int64_t width = packs.width();
     if (width < 2) return false;
-    VectorShape shape{256, width};
+    VectorShape shape{512, width};  // by measurement on an H200
     if (plan_) shape = pinned(pinned_vector(*plan_, subject(g), lane, width), shape);
     record(plan_of(shape, lane));
 
@@ -95,10 +125,11 @@ bool Lowering::vector_kernel(const Group& g, const std::string& name, Stage& sta
                    c_.p.vars[lane].name)},
                [&] {
                    c_.awaits = true;
-                   c_.helpers.use("await_earlier");
-                   c_.code.line("await_earlier();");
                    Point at(c_);
                    const std::string all = product_text(c_, g.grid);
+                   std::string inputs;
+                   for (TensorId t : read_in_order(c_, g)) inputs += ", " + c_.pointers[t];
+                   c_.code.line("{}<VECTOR>({}{});", c_.helpers.use("await_earlier"), all, inputs);
                    grid_stride(c_, "point", all + " / VECTOR", [&] {
                        decompose(at, g.grid, "point", true);
                        vector_body(at, g, packs, lane, {});

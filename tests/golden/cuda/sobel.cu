@@ -7,7 +7,7 @@
 // Reads 4*h*w + 72 bytes and writes 4*h*w: (8*h*w + 72) / 4.28e12 s at least, at what an H200 copies. Operations:
 // 41*h*w: 41*h*w / 6.7e13 s at least, at what its f32 units do.
 //
-// sobel_kernel: element-wise: 4 neighbouring elements a thread, 256 threads a block.
+// sobel_kernel: element-wise: 4 neighbouring elements a thread, 512 threads a block.
 //   x: coalesced, side by side along w, an element at a time.
 //   x, y: coalesced, side by side along w, up to 16 bytes a thread.
 //
@@ -39,11 +39,21 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 
 // What kernels ahead in the stream wrote can be read from here on. From compute capability 9.0 on, a kernel may be
 // launched before the one ahead of it has ended (programmatic stream serialization), and lets the next one do so; after
-// an ordinary launch there is nothing to wait for. Pointers are not __restrict__ then: a load must not move up past this.
-__device__ __forceinline__ void await_earlier() {
+// an ordinary launch there is nothing to wait for. Meanwhile the first blocks, of 768 threads a multiprocessor (by
+// measurement), ask for their first packs of N elements of `inputs` in the L2 cache, a thread a line of 128 bytes: no
+// value is read yet. Pointers are not __restrict__: a load must not move up past this.
+template <int N, class... T>
+__device__ __forceinline__ void await_earlier(Index elements, const T*... inputs) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    unsigned multiprocessors;
+    asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
+    const Index first = (blockIdx.x * (Index)blockDim.x + threadIdx.x) * N;
+    if (blockIdx.x * blockDim.x < multiprocessors * 768 && first < elements) {
+        const auto ask = [](const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); };
+        ((threadIdx.x % (128 / sizeof(Pack<T, N>)) == 0 ? ask(inputs + first) : void()), ...);
+    }
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
@@ -68,8 +78,8 @@ __device__ __forceinline__ long long mirrored(long long i, long long n) {
 
 // Each thread computes VECTOR neighbouring elements along w; neighbouring threads take neighbouring groups of them, so
 // every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) sobel_kernel(const float* x, float* y, Index H, Index W) {
-    await_earlier();
+extern "C" __global__ void __launch_bounds__(512) sobel_kernel(const float* x, float* y, Index H, Index W) {
+    await_earlier<VECTOR>(H * W, x);
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < H * W / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {

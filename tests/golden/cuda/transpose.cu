@@ -39,11 +39,21 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& v) {
 
 // What kernels ahead in the stream wrote can be read from here on. From compute capability 9.0 on, a kernel may be
 // launched before the one ahead of it has ended (programmatic stream serialization), and lets the next one do so; after
-// an ordinary launch there is nothing to wait for. Pointers are not __restrict__ then: a load must not move up past this.
-__device__ __forceinline__ void await_earlier() {
+// an ordinary launch there is nothing to wait for. Meanwhile the first blocks, of 768 threads a multiprocessor (by
+// measurement), ask for their first packs of N elements of `inputs` in the L2 cache, a thread a line of 128 bytes: no
+// value is read yet. Pointers are not __restrict__: a load must not move up past this.
+template <int N, class... T>
+__device__ __forceinline__ void await_earlier(Index elements, const T*... inputs) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    unsigned multiprocessors;
+    asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
+    const Index first = (blockIdx.x * (Index)blockDim.x + threadIdx.x) * N;
+    if (blockIdx.x * blockDim.x < multiprocessors * 768 && first < elements) {
+        const auto ask = [](const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); };
+        ((threadIdx.x % (128 / sizeof(Pack<T, N>)) == 0 ? ask(inputs + first) : void()), ...);
+    }
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
@@ -90,9 +100,9 @@ extern "C" __global__ void __launch_bounds__(256) transpose_kernel(
 
 // Each thread computes VECTOR neighbouring elements along i0i1; neighbouring threads take neighbouring groups of them,
 // so every access of a warp is one contiguous piece.
-extern "C" __global__ void __launch_bounds__(256) transpose_kernel_narrow(
+extern "C" __global__ void __launch_bounds__(512) transpose_kernel_narrow(
         const float* x, float* y, Index n_i2, Index n_i0, Index n_i1) {
-    await_earlier();
+    await_earlier<VECTOR>(n_i2 * n_i0 * n_i1);
     for (Index point = blockIdx.x * (Index)blockDim.x + threadIdx.x;
          point < n_i2 * n_i0 * n_i1 / VECTOR;
          point += (Index)gridDim.x * blockDim.x) {
