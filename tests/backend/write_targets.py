@@ -53,7 +53,7 @@ The tile program is the same; what a buffer, a loop over lanes and a load become
 | a task of the grid | outermost loops | thread block | program id | AI core |
 | a block | one element | registers of the block's threads | block value | local tensor in unified buffer |
 | a row held whole | array on the heap | registers, then shared memory | block padded to a power of two | local tensor, while it fits |
-| a row longer than that | the same | eight multiprocessors' registers, then read again for each fold | walked in steps: two folds in one walk, a beginning that stays | walked in steps |
+| a row longer than that | the same | eight multiprocessors' registers, then read again for each fold | shared by programs that run at the same time, on Hopper; else walked in steps: two folds in one walk, a beginning that stays | walked in steps |
 | fold along a row | loop | per thread, warp shuffle, shared memory | `tl.sum`, `tl.max` | `ReduceSum`, `ReduceMax`, with an index for argmax |
 | rows read across | strides | tiles turned in shared memory | square blocks | `DataCopyPad` with a stride, `TransDataTo5HD` |
 | contraction | three loops | `mma.sync` or multiply-adds on register tiles | `tl.dot` | `Matmul` object |

@@ -24,7 +24,7 @@ bool runs_backward(const Program& p, const std::vector<Stmt>& body) {
 }
 }  // namespace
 
-KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, bool in_parts)
+KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, RowForm rows)
     : p_(p),
       math_(p.kernel.program),
       nest_(p.nests[nest]),
@@ -32,10 +32,11 @@ KernelPrinter::KernelPrinter(const tile::Program& p, size_t nest, File& file, st
       plan_(p.schedule.nests[nest]),
       file_(file),
       expressions_(math_, file, names_, body_),
-      in_parts_(in_parts) {
+      rows_(rows) {
     r_.name = std::move(name);
     file.reserve_sizes(names_);
-    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M", "EARLY", "OPAQUE"}) names_.reserve(n);
+    for (const char* n : {"pid", "INDEX", "error_ptr", "GROUP_M", "EARLY", "OPAQUE", "PARTS", "words_ptr"})
+        names_.reserve(n);
     for (const TensorInfo& t : math_.tensors) names_.reserve(t.name + "_ptr");
     expressions_.held = [this](ExprId e) { return find(e); };
     expressions_.pointer = [this](TensorId t) { return pointer(t); };
@@ -58,7 +59,7 @@ KernelText KernelPrinter::run() {
         axes();
     scan_uses(nest_.body);
     plan_walks();
-    if (in_parts_) begin_parts();
+    if (!eviction_.empty() && rows_ != RowForm::Alone) begin_parts();
     const auto local = [&](TensorId t) {
         return std::find(form_.local.begin(), form_.local.end(), t) != form_.local.end();
     };
@@ -162,12 +163,13 @@ void KernelPrinter::loop(const Stmt& s) {
     const Sym extent = contraction ? group_extent(form_.contraction->k) : math_.vars[s.var].extent;
     const std::string n = size(extent);
     r_.index = true;
-    if (s.lane && in_parts_) {
+    if (s.lane && rows_ != RowForm::Alone) {
         const std::string b = block_.at(s.var), i = names_.take(math_.vars[s.var].name);
-        body_.line(fmt::format("for {} in tl.static_range({}):", part_, "PARTS"));
+        body_.line(fmt::format("for {} in tl.static_range({}):", part_, count_));
         body_.indent();
         if (!walk_) walk_ = &s;
-        body_.line(fmt::format("{} = ({} * {} + tl.arange(0, {})).to(INDEX)", i, part_, b, b));
+        const std::string at = share_.empty() ? part_ : fmt::format("({} * {} + {})", share_, count_, part_);
+        body_.line(fmt::format("{0} = ({1} * {2} + tl.arange(0, {2})).to(INDEX)", i, at, b));
         expressions_.guard[s.var] = {{i, kAtom, {s.var}}, n};
         expressions_.index[s.var] = {i, kAtom, {s.var}};
     } else if (s.lane) {
@@ -225,14 +227,15 @@ void KernelPrinter::define(const Stmt& s) {
     if (form_.contraction && (b.value == form_.contraction->a || b.value == form_.contraction->b) &&
         s.kind == StmtKind::Load)
         return factor(s.dst, order);
-    if (in_parts_ && take_part(s, order)) return;
+    if (walk_ && rows_ != RowForm::Alone && take_part(s, order)) return;
     if (s.kind != StmtKind::Map && x.kind == ExprKind::Load) {
         LoadOptions o;
         if (const auto op = fill_of(s.dst)) {
             o.other = identity_text(*op, x.dtype);
             filled_.insert(s.dst);
         }
-        if (walk_ && !in_parts_) {
+        if (rows_ == RowForm::Shared && of_row(b.value)) o.eviction = "evict_first";
+        if (walk_ && rows_ == RowForm::Alone) {
             const auto e = eviction_[walk_].find(b.value);
             if (e != eviction_[walk_].end())
                 o.eviction = e->second;
@@ -257,11 +260,13 @@ void KernelPrinter::header() {
     const auto add = [&](const std::string& s) { parameters += (parameters.empty() ? "" : ", ") + s; };
     for (TensorId t : r_.tensors) add(file_.tensor(t) + "_ptr");
     if (r_.reports) add("error_ptr");
+    if (r_.folds) add("words_ptr");
     for (const std::string& n : r_.sizes) add(n);
     r_.index = mentions("INDEX");
     if (r_.index) add("INDEX: tl.constexpr");
     if (r_.awaits) add("EARLY: tl.constexpr");
     if (r_.opaque) add("OPAQUE: tl.constexpr");
+    if (r_.folds) add("PARTS: tl.constexpr");
     for (const auto& [n, host] : r_.blocks) add(n + ": tl.constexpr");
     PythonWriter w;
     w.line("@triton.jit");
@@ -288,7 +293,8 @@ std::string KernelPrinter::warps() {
         return fmt::format("min(max({} // {}, 1), 16)", elements_, kLane * 16 / bytes);
     }
     const auto whole = [](const schedule::BlockAxis& b) { return b.tile == schedule::kWhole; };
-    if (in_parts_) {
+    if (r_.folds) return std::to_string(kShare / kShareOfThread / static_cast<int64_t>(kLane));
+    if (rows_ == RowForm::InParts) {
         r_.registers = elements_ + " <= 4096";
         return elements_ + " // 256";
     }
@@ -332,8 +338,8 @@ bool uses_dot(const Program& p, const schedule::Contraction& c) {
            compute_type(p.expr(c.b).dtype) == DType::F32;
 }
 
-KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, bool in_parts) {
-    return KernelPrinter(p, nest, file, name, in_parts).run();
+KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, RowForm form) {
+    return KernelPrinter(p, nest, file, name, form).run();
 }
 
 }  // namespace opwright::target::triton

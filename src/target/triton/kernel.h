@@ -1,5 +1,6 @@
 // One nest of a block tile program as a Triton kernel, and what its launch needs.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,10 @@
 #include "tile/program.h"
 
 namespace opwright::target::triton {
+
+// Who holds the rows that a kernel folds: a program each, whole, or as many 16-bit elements in parts; or several programs, a
+// part each.
+enum class RowForm : uint8_t { Alone, InParts, Shared };
 
 struct KernelText {
     std::string name, text;
@@ -21,13 +26,18 @@ struct KernelText {
     std::string warps, stages;  // Python expressions; empty: Triton's default
     std::string registers;      // when its threads have 64 registers at most; empty: never
     bool index = false;         // it takes INDEX, the type of offsets
+    int folds = 0;              // PARTS programs share a row, and join so many folds of it by way of words_ptr
+    std::string rows, row;      // then the number of rows and the elements of one, in Python
     bool opaque = false;        // it takes OPAQUE: whether it is compiled for an NVIDIA GPU
     bool awaits = false;        // it takes EARLY: it waits itself for the kernel ahead, and may be launched before that ends
 };
 
+// Of rows that programs share: elements of a part, of those how many a thread holds, in half of its registers, and pieces in
+// which it may lie there.
+inline constexpr int64_t kShare = 16384, kShareOfThread = 64, kPieces = 4;
+
 // Throws Refusal where the nest has no form in Triton. `file` gains the helpers, sizes and reports that it uses.
-// `in_parts`: what several walks read is kept in parts (Variant).
-KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, bool in_parts);
+KernelText print_kernel(const tile::Program& p, size_t nest, File& file, const std::string& name, RowForm form);
 
 // Whether updates of this kind and type may meet in memory at once.
 bool atomic(math::Update u, DType t);

@@ -67,14 +67,14 @@ void KernelPrinter::axes() {
         return std::find(order_.begin(), order_.end(), a.var) > std::find(order_.begin(), order_.end(), b.var);
     });
     std::string before;
-    std::optional<int64_t> known = 1;  // the product of the blocks so far, where they are numbers
+    int64_t known = 1;  // the product of the blocks so far, where they are numbers, else 0
     for (const auto& a : order) {
         const Sym& extent = math_.vars[a.var].extent;
         int64_t tile = a.tile;
         std::string bound;
         if (!before.empty() && plan_.elements && a.tile != schedule::kWhole) {
             if (known) {
-                tile = std::min(tile, std::max<int64_t>(plan_.elements / *known, 1));
+                tile = std::min(tile, std::max<int64_t>(plan_.elements / known, 1));
             } else {
                 if (plan_.elements <= tile) tile = 0;  // the bound is the smaller
                 const bool product = before.find('*') != std::string::npos;
@@ -85,10 +85,10 @@ void KernelPrinter::axes() {
         int64_t least = 1;
         for (const Rescale& x : p_.pairs)
             if (math_.expr(x.first).vars[0] == a.var) least = std::max(least, neighbours(x));
-        const std::string host = in_parts_ ? step_in_parts(file_.size(extent), a.tile)
-                                           : block_size(extent, file_.size(extent), tile, least, bound);
-        const bool number = host.find_first_not_of("0123456789") == std::string::npos;
-        known = known && number ? std::optional(*known * std::stoll(host)) : std::nullopt;
+        const std::string host = rows_ == RowForm::InParts  ? step_in_parts(file_.size(extent), a.tile)
+                                 : rows_ == RowForm::Shared ? std::to_string(a.tile ? a.tile : kShare)
+                                                            : block_size(extent, file_.size(extent), tile, least, bound);
+        known *= host.find_first_not_of("0123456789") == std::string::npos ? std::stoll(host) : 0;
         block(a.var, host);
         before += (before.empty() ? "" : " * ") + block_[a.var];
     }
@@ -102,7 +102,8 @@ void KernelPrinter::axes() {
         return at(a.first) < at(b.first);
     });
     elements_ = before;
-    grid();
+    if (rows_ == RowForm::Shared) return begin_shared();
+    grid("tl.program_id(0).to(INDEX)");
     for (const auto& a : plan_.blocks)
         if (a.tile == schedule::kWhole) {
             define_axis(a.var, fmt::format("tl.arange(0, {}).to(INDEX)", block_[a.var]),
@@ -130,7 +131,7 @@ std::string KernelPrinter::steps(const tile::GridAxis& g, bool host) {
     return fmt::format("{}.cdiv({}, {})", host ? "triton" : "tl", extent, block_[g.var]);
 }
 
-void KernelPrinter::grid() {
+void KernelPrinter::grid(const std::string& program) {
     std::vector<tile::GridAxis> many;
     for (const tile::GridAxis& g : nest_.grid) {
         if (math_.vars[g.var].extent.is(1))
@@ -148,14 +149,13 @@ void KernelPrinter::grid() {
     };
     const auto fits = [&](const tile::GridAxis& g) { return exact(math_.vars[g.var].extent, g.tile); };
     if (many.size() == 1) {
-        const std::string pid = "tl.program_id(0).to(INDEX)";
         if (block_.count(many[0].var))
-            define_axis(many[0].var, block_text(many[0].var, pid), fits(many[0]));
+            define_axis(many[0].var, block_text(many[0].var, program), fits(many[0]));
         else
-            define_scalar(many[0].var, pid);
+            define_scalar(many[0].var, program);
         return;
     }
-    body_.line("pid = tl.program_id(0).to(INDEX)");
+    body_.line("pid = " + program);
     std::string rest = "pid";
     for (size_t i = many.size(); i-- > 0;) {
         const tile::GridAxis& g = many[i];

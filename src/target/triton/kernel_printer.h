@@ -1,6 +1,7 @@
 // Prints one nest of a block tile program as a Triton kernel. Its parts lie in files of their own: kernel_grid.cpp the
 // blocks and the launch grid, kernel_contract.cpp contractions, kernel_reduce.cpp folds, kernel_scan.cpp running folds,
-// kernel_store.cpp results, kernel_plan.cpp what loads and loops owe to each other, kernel.cpp the rest.
+// kernel_store.cpp results, kernel_plan.cpp what loads and loops owe to each other, kernel_parts.cpp and
+// kernel_shared.cpp long rows, kernel.cpp the rest.
 #pragma once
 #include <map>
 #include <optional>
@@ -18,7 +19,7 @@ int64_t next_power_of_two(int64_t n);
 
 class KernelPrinter {
 public:
-    KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, bool in_parts);
+    KernelPrinter(const tile::Program& p, size_t nest, File& file, std::string name, RowForm rows);
     KernelText run();
 
 private:
@@ -41,7 +42,8 @@ private:
     void define_scalar(VarId v, const std::string& text);
     // Number of programs along a grid axis, in the kernel and on the host.
     std::string steps(const tile::GridAxis& g, bool host);
-    void grid();
+    // `program`: the number of the program, or of the row that it has a part of at present.
+    void grid(const std::string& program);
 
     // ---- contractions: three axes, each a flat index over a group of variables
     math::Sym group_extent(const std::vector<VarId>& group) const;
@@ -67,6 +69,14 @@ private:
     void begin_parts();
     // The load of the row: from memory by the first walk, from the parts by the others.
     bool take_part(const tile::Stmt& s, const Axes& order);
+
+    // ---- rows that several programs share
+    // Opens the loop over the rows that a program has a part of.
+    void begin_shared();
+    // It is read anew for each row.
+    bool of_row(math::ExprId load) const;
+    // A fold of this program's part of the row, joined with those of the others.
+    std::string join_parts(math::ReduceOp op, const std::string& folded);
 
     // ---- statements
     const Piece* find(math::ExprId e);
@@ -158,11 +168,14 @@ private:
     std::map<const tile::Stmt*, std::map<math::ExprId, std::string>> eviction_;
     std::set<const tile::Stmt*> backward_;
     std::set<BufferId> fills_;  // partial results
-    const bool in_parts_;
-    std::string part_, parts_;                  // the number of the part in a walk; the parts
+    const RowForm rows_;
+    std::string part_, count_, parts_;          // the number of the part in a walk, how many there are; the parts
     math::ExprId row_ = math::kNone;            // what they are parts of
     bool loaded_row_ = false;                   // by a walk before
     std::optional<math::ReduceOp> row_fill_;    // whose identity they hold outside
+    std::string share_;                         // the part of the row that is this program's
+    std::string words_;                         // by way of which the programs of a row join their folds
+    int joined_ = 0;                            // so many of them so far
 };
 
 }  // namespace opwright::target::triton

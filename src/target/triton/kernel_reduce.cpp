@@ -166,7 +166,9 @@ void KernelPrinter::reduce(const Stmt& s) {
         text = fmt::format("tl.where({}, {}, {})", expressions_.over(*valid, axes), text, identity_text(s.op, b.dtype));
     else if (src.axes != axes)
         text = fmt::format("tl.broadcast_to({}, {})", text, shape(axes));
-    pieces_[s.dst] = expressions_.bind({fold(s.op, b.dtype, text, place), kAtom, kept}, buffer_name(s.dst));
+    text = fold(s.op, b.dtype, text, place);
+    if (rows_ == RowForm::Shared) text = join_parts(s.op, text);
+    pieces_[s.dst] = expressions_.bind({text, kAtom, kept}, buffer_name(s.dst));
 }
 
 std::string KernelPrinter::fold(ReduceOp op, DType t, const std::string& text, int axis) {

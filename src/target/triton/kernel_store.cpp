@@ -27,7 +27,7 @@ void KernelPrinter::write(const Equation& q, const Piece& value, Outside outside
     const bool row = std::any_of(value.axes.begin(), value.axes.end(), [&](VarId a) {
         return std::find(form_.grid.begin(), form_.grid.end(), a) == form_.grid.end();
     });
-    const bool walk = row && !eviction_.empty();
+    const bool walk = row && (!eviction_.empty() || rows_ == RowForm::Shared);
     body_.line(fmt::format("tl.store({}, {}{}{})", at.pointer, expressions_.over(value, at.axes),
                            at.mask ? ", mask=" + expressions_.over(*at.mask, at.axes) : "",
                            walk ? ", cache_modifier=\".cs\"" : ""));

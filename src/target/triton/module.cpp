@@ -379,16 +379,23 @@ private:
         if (variants_.size() == 1) return write_variant(w, variants_[0], "");
         for (size_t i = 0; i < variants_.size(); ++i) {
             const Variant& v = variants_[i];
-            const bool walks = !v.in_parts && i + 1 == variants_.size();
-            w.line(i + 1 == variants_.size() ? "else:" : fmt::format("{} {}:", i ? "elif" : "if", fits(v)));
+            const bool last = i + 1 == variants_.size();
+            const std::string suffix = v.form == RowForm::InParts  ? "_parts"
+                                       : v.form == RowForm::Shared ? "_shared"
+                                       : last                      ? "_steps"
+                                                                   : "_rows";
+            w.line(last ? "else:" : fmt::format("{} {}:", i ? "elif" : "if", fits(v, suffix)));
             w.indent();
-            w.comment(about(v, walks));
-            write_variant(w, v, v.in_parts ? "_parts" : walks ? "_steps" : "_rows");
+            w.comment(about(v, suffix == "_steps"));
+            write_variant(w, v, suffix);
             w.outdent();
         }
     }
     static std::string about(const Variant& v, bool walks) {
-        if (v.in_parts) return "A row fits on the chip in 16 bits: it is read once, and each walk along it converts it.";
+        if (v.form == RowForm::Shared)
+            return "Programs that run at the same time share a row, which is read once: each holds a part of it.";
+        if (v.form == RowForm::InParts)
+            return "A row fits on the chip in 16 bits: it is read once, and each walk along it converts it.";
         if (!walks) return "A row fits on the chip: it is read once.";
         const auto& plans = v.program.schedule.nests;
         const bool held = std::any_of(plans.begin(), plans.end(), [](const schedule::NestPlan& n) {
@@ -400,17 +407,20 @@ private:
                     : "Rows are walked in steps, as often as folds need them and once for the result.";
     }
     // The condition, in Python, under which the rows of a variant fit.
-    std::string fits(const Variant& v) {
+    std::string fits(const Variant& v, const std::string& suffix) {
         std::vector<std::string> conditions;
         for (const auto& row : v.rows) {
-            if (row.empty()) continue;
+            if (row.empty() || (v.form == RowForm::Shared && row[0].is_const())) continue;
             std::string c;
             for (const Sym& s : row)
                 c += (c.empty() ? "" : " * ") +
                      (row.size() == 1 ? file_.size(s) : fmt::format("triton.next_power_of_2({})", file_.size(s)));
             c += fmt::format(" <= {}", v.row);
+            if (v.above) c = fmt::format("{} < {}", v.above, c);
             if (std::find(conditions.begin(), conditions.end(), c) == conditions.end()) conditions.push_back(c);
         }
+        if (v.form == RowForm::Shared)
+            conditions.push_back(fmt::format("{} >= {}", resident(kernel_name(v, 0, suffix)), v.row / kShare));
         return fmt::format("{}", fmt::join(conditions, " and "));
     }
 
@@ -430,14 +440,22 @@ private:
             workspace_.push_back(product(p.tensors[temp].shape));
         }
         for (size_t i = 0; i < t.nests.size(); ++i) {
-            const TensorId lhs = p.equations[t.kernel.nests[i].equations.back()].lhs;
-            const std::string wanted = t.nests.size() == 1
-                                           ? m_.function + suffix + "_kernel"
-                                           : fmt::format("{}{}_{}_kernel", m_.function, suffix, p.tensors[lhs].name);
-            const KernelText k = print_kernel(t, i, file_, file_.names.take(wanted), v.in_parts);
+            const KernelText k = print_kernel(t, i, file_, file_.names.take(kernel_name(v, i, suffix)), v.form);
             kernels_ += k.text + "\n\n";
             launch(w, k);
         }
+    }
+    std::string kernel_name(const Variant& v, size_t nest, const std::string& suffix) const {
+        const tile::Program& t = v.program;
+        if (t.nests.size() == 1) return m_.function + suffix + "_kernel";
+        const Program& p = t.kernel.program;
+        const TensorId lhs = p.equations[t.kernel.nests[nest].equations.back()].lhs;
+        return fmt::format("{}{}_{}_kernel", m_.function, suffix, p.tensors[lhs].name);
+    }
+    // How many programs that share rows run at the same time. A thread has 128 registers, a multiprocessor 65,536.
+    std::string resident(const std::string& kernel) {
+        return fmt::format("{}({}, device, {})", file_.launch_helper("_resident"), kernel,
+                           65536 / (128 * kShare / kShareOfThread));
     }
     static std::vector<TensorId> constants(const tile::Program& t) {
         std::vector<TensorId> r;
@@ -484,13 +502,22 @@ private:
             if (!is_number(host)) w.line(fmt::format("{} = {}", name, with_numbers(host, numbers)));
             numbers[name] = host;
         }
-        w.line(fmt::format("grid = ({},)", with_numbers(k.grid, numbers)));
+        if (k.folds) {
+            w.line(fmt::format("PARTS = triton.cdiv({}, {})", k.row, kShare));
+            w.line(fmt::format("grid = (min({}, {} // PARTS) * PARTS,)", k.rows, resident(k.name)));
+            w.line(fmt::format("words = torch.zeros({} * {}PARTS, dtype=torch.int64, device=device)", k.rows,
+                               k.folds == 1 ? "" : fmt::format("{} * ", k.folds)));
+        } else {
+            w.line(fmt::format("grid = ({},)", with_numbers(k.grid, numbers)));
+        }
         std::vector<std::string> arguments;
         for (TensorId t : k.tensors) arguments.push_back(file_.tensor(t));
         if (k.reports) arguments.push_back("error");
+        if (k.folds) arguments.push_back("words");
         for (const std::string& n : k.sizes) arguments.push_back(n);
         if (k.index) arguments.push_back("INDEX=INDEX");
         if (k.opaque) arguments.push_back(fmt::format("OPAQUE=_on_nvidia({})", k.name));
+        if (k.folds) arguments.push_back("PARTS=PARTS");
         for (const auto& [name, host] : k.blocks) {
             arguments.push_back(fmt::format("{}={}", name, is_number(host) ? host : name));
         }
@@ -508,6 +535,7 @@ private:
                                condition.empty() ? "" : condition + " and "));
             arguments.push_back("**options");
         }
+        if (k.folds) arguments.insert(arguments.end(), {"maxnreg=128", "launch_cooperative_grid=True"});
         if (k.awaits) arguments.push_back(fmt::format("**_early({}, device)", k.name));
         w.line(fmt::format("{}[grid]({})", k.name, fmt::join(arguments, ", ")));
     }

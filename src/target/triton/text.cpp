@@ -74,7 +74,7 @@ std::string python(const Sym& s, const std::map<std::string, std::string>& symbo
 
 File::File(const Program& p) {
     for (const char* n : {"INDEX", "GROUP_M", "error", "messages", "check_indices", "elements", "reference", "check",
-                          "wide", "device", "grid", "options", "block_m", "block_n", "block_k"})
+                          "wide", "device", "grid", "options", "block_m", "block_n", "block_k", "PARTS", "words"})
         names.reserve(n);
     function_ = names.take(p.name);
     for (const TensorInfo& t : p.tensors) tensors_.push_back(names.take(t.name));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "schedule/block_kernel.h"
 #include "schedule/hold_beginning.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr int64_t kWalk = 8192;                  // elements of a step along a row that is read several times
 constexpr int64_t kBeginning = 32768;            // of a longer row, held between walks
 constexpr int64_t kParts = 8;                    // of a row of 16-bit elements
+constexpr int64_t kSharers = 16;                 // programs that share a row, at most the lanes of _every_part
 constexpr int64_t kBlock = 1 << 20;              // elements of a block that Triton allows
 constexpr int64_t kShared = 227 << 10;           // bytes of shared memory that a program may have, from Hopper on
 constexpr int64_t kRegisters = 255, kLane = 32;  // registers of a thread, threads of a warp
@@ -171,13 +173,15 @@ Result<Variant> make_variant(const Program& p, const std::string& json, bool who
     return v;
 }
 
-// Whether one 16-bit tensor is read by several walks along the rows of a nest, and every other by one at most.
-bool suits_parts(const tile::Program& t, const tile::Nest& nest) {
+// Whether one tensor, of 16 bits or, where programs share its rows, of f32, is read by several walks along the rows of a
+// nest, and every other by one at most. Programs that share rows join folds of f32.
+bool suits_parts(const tile::Program& t, size_t nest, bool shared) {
     const Program& p = t.kernel.program;
     std::map<ExprId, int> walks;
     int rows = 0;
-    for (const tile::Stmt& s : nest.body) {
+    for (const tile::Stmt& s : t.nests[nest].body) {
         if (s.kind == tile::StmtKind::ScatterReduce) return false;
+        if (shared && s.kind == tile::StmtKind::Reduce && t.buffers[s.dst].dtype != DType::F32) return false;
         if (s.kind != tile::StmtKind::For) continue;
         if (!s.lane) return false;
         ++rows;
@@ -194,28 +198,74 @@ bool suits_parts(const tile::Program& t, const tile::Nest& nest) {
         if (row != kNone) return false;
         row = load;
     }
-    return row != kNone && walks[row] == rows && size_of(p.expr(row).dtype) == 2 && is_float(p.expr(row).dtype) &&
-           p.expr(row).outside == Outside::Error;
+    if (row == kNone || walks[row] != rows || p.expr(row).outside != Outside::Error) return false;
+    const DType type = p.expr(row).dtype;
+    return shared ? type == DType::F32 : size_of(type) == 2 && is_float(type);
 }
 
-// The variant that holds 16-bit rows in parts: a program each, with 32 registers of it in each of up to 1,024 threads.
-std::optional<Variant> parts_variant(const Program& p) {
+// Whether programs that each hold a part of a row need only join its folds, of f32, of which there are several or one
+// that a result of the row's length follows; one tensor's rows are read, others serve all of them.
+bool suits_sharing(const tile::Program& t, size_t nest) {
+    const Program& p = t.kernel.program;
+    const VarId row = t.schedule.nests[nest].blocks[0].var;
+    const auto along = [&](const std::vector<VarId>& vars) { return has(vars, row); };
+    int folds = 0, results = 0;
+    std::set<ExprId> rows;
+    for (const tile::Stmt& s : t.nests[nest].body) {
+        switch (s.kind) {
+            case tile::StmtKind::Map: break;
+            case tile::StmtKind::Store:
+                results += along(p.equations[s.equation].vars) &&
+                           !has(t.kernel.nests[nest].local, p.equations[s.equation].lhs);
+                break;
+            case tile::StmtKind::Load: {
+                const ExprId load = t.buffers[s.dst].value;
+                const auto vars = p.free_vars(load);
+                if (!along(vars)) break;
+                if (p.expr(load).dtype != DType::F32) return false;
+                if (vars.size() > 1) rows.insert(load);
+                break;
+            }
+            case tile::StmtKind::Reduce:
+                if (is_arg(s.op) || s.var != row || t.buffers[s.dst].dtype != DType::F32) return false;
+                ++folds;
+                break;
+            default: return false;
+        }
+    }
+    return rows.size() == 1 && folds > 0 && folds + results > 1;
+}
+
+bool has_pair(const schedule::Kernel& k, Rescale::Kind kind) {
+    return std::any_of(k.nests.begin(), k.nests.end(), [&](const schedule::Nest& n) {
+        const auto pairs = rescales(k.program, n.equations);
+        return std::any_of(pairs.begin(), pairs.end(), [&](const Rescale& x) { return x.kind == kind; });
+    });
+}
+
+// The variant in which programs hold rows that are too long for one of 32-bit numbers, as `form` says; nothing where it
+// has none. By measurement:
+// - 16-bit rows with exponentials gain nothing by being read once where they are longer than 32,768;
+// - a program's share of a row with exponentials is one block, of which they take the place, otherwise pieces;
+// - sharing pays above 40,960 elements for squared deviations, whose walk has much arithmetic, for others above 49,152.
+std::optional<Variant> held_variant(const Program& p, RowForm form) {
+    const bool shared = form == RowForm::Shared;
     schedule::Kernel k = schedule::form_block_kernel(p, true);
-    schedule::Schedule s = schedule::default_block_schedule(k, {.map_elements = 1024, .loop_elements = kWalk}, false);
+    const bool exponentials = has_pair(k, Rescale::Kind::Exponentials);
+    const bool whole = shared && exponentials;
     Variant v;
-    v.in_parts = true;
+    v.form = form;
+    if (shared) v.above = has_pair(k, Rescale::Kind::Deviations) ? 40960 : 49152;
+    if (whole) k = schedule::form_block_kernel(p, false);
+    schedule::Schedule s = schedule::default_block_schedule(k, {.map_elements = 1024, .loop_elements = kWalk}, whole);
+    const int64_t step = shared ? kShare / kPieces : exponentials ? kWalk / 2 : kWalk;
+    v.row = shared ? kSharers * kShare : kParts * step;
     for (size_t i = 0; i < k.nests.size(); ++i) {
         const schedule::Nest& n = k.nests[i];
         auto& blocks = s.nests[i].blocks;
         std::erase_if(blocks, [&](const auto& b) { return has(n.grid, b.var); });
-        if (blocks.size() != 1 || n.contraction) return std::nullopt;
-        // By measurement: longer rows with exponentials gain nothing by being read once.
-        const auto pairs = rescales(k.program, n.equations);
-        const bool exponentials = std::any_of(pairs.begin(), pairs.end(), [](const Rescale& x) {
-            return x.kind == Rescale::Kind::Exponentials;
-        });
-        blocks[0].tile = exponentials ? kWalk / 2 : kWalk;
-        v.row = std::min(i ? v.row : kParts * kWalk, kParts * blocks[0].tile);
+        if (blocks.size() != 1 || n.contraction || (blocks[0].tile == schedule::kWhole) != whole) return std::nullopt;
+        if (!whole) blocks[0].tile = step;
         s.nests[i].elements = 0;
         std::fill(s.nests[i].grid_tile.begin(), s.nests[i].grid_tile.end(), 1);
         v.rows.push_back({k.program.vars[blocks[0].var].extent});
@@ -223,8 +273,8 @@ std::optional<Variant> parts_variant(const Program& p) {
     Result<tile::Program> t = tile::apply_blocks(std::move(k), std::move(s));
     if (!t.ok()) return std::nullopt;
     v.program = std::move(*t);
-    for (const tile::Nest& n : v.program.nests)
-        if (!suits_parts(v.program, n)) return std::nullopt;
+    for (size_t i = 0; i < v.program.nests.size(); ++i)
+        if (!(whole ? suits_sharing(v.program, i) : suits_parts(v.program, i, shared))) return std::nullopt;
     return v;
 }
 
@@ -240,7 +290,7 @@ bool never_fits(const Variant& v) {
     for (const auto& row : v.rows) {
         Sym n = 1;
         for (const Sym& s : row) n = n * s;
-        if (n.lower() > v.row) return true;
+        if (n.lower() > v.row || n.upper() <= v.above) return true;
     }
     return false;
 }
@@ -259,12 +309,14 @@ Result<std::vector<Variant>> make_variants(const Program& p, const std::string& 
     r.push_back(std::move(*held));
     if (!r[0].whole || always_fits(r[0])) return r;
     OPW_TRY(Variant walked, make_variant(p, "", false));
-    std::optional<Variant> parts = parts_variant(p);
     if (never_fits(r[0])) r.clear();
+    std::optional<Variant> parts = held_variant(p, RowForm::InParts);
     if (parts && !never_fits(*parts)) {
         r.push_back(std::move(*parts));
         if (always_fits(r.back())) return r;
     }
+    std::optional<Variant> shared = held_variant(p, RowForm::Shared);
+    if (shared && !never_fits(*shared)) r.push_back(std::move(*shared));
     r.push_back(std::move(walked));
     return r;
 }

@@ -16,6 +16,22 @@ import triton.language as tl
 
 
 @triton.jit
+def _every_part(value, words_ptr, part, PARTS: tl.constexpr, rest: tl.constexpr):
+    # What the parts of a row fold to, of which each of PARTS programs has one: `value` is that of `part`. They run at the
+    # same time, and each awaits the others. A word tells by its upper half that the value in its lower half is there; words
+    # are 0 at the launch, and nobody writes one twice. A lane of a warp reads one, so that all threads of the warp await
+    # the same; `rest` fills the lanes up.
+    word = value.to(tl.uint32, bitcast=True).to(tl.int64) | (1 << 32)
+    tl.atomic_xchg(words_ptr + part, word, sem="relaxed")
+    parts = tl.arange(0, 32)
+    of_parts = words_ptr + tl.minimum(parts, PARTS - 1)
+    words = tl.load(of_parts, volatile=True)
+    while tl.min(words, 0) == 0:
+        words = tl.load(of_parts, volatile=True)
+    return tl.where(parts < PARTS, words.to(tl.uint32).to(tl.float32, bitcast=True), rest)
+
+
+@triton.jit
 def _div(a, b):
     # Correctly rounded: `/` on float32 is an approximation of 2 ulps.
     if b.dtype == tl.float64:
@@ -112,6 +128,57 @@ def layer_norm_rows_kernel(
 
 
 @triton.jit
+def layer_norm_shared_kernel(
+    x_ptr,
+    scale_ptr,
+    bias_ptr,
+    y_ptr,
+    centre_ptr,
+    inv_std_ptr,
+    words_ptr,
+    A0,
+    R0,
+    INDEX: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_R0: tl.constexpr,
+):
+    part = tl.program_id(0) % PARTS
+    for row in range(tl.program_id(0) // PARTS, A0, tl.num_programs(0) // PARTS):
+        a0 = tl.cast(row, INDEX)
+        words = words_ptr + row * (2 * PARTS)
+        x_pieces = ()
+        total = tl.full([BLOCK_R0], 0.0, tl.float32)
+        for piece in tl.static_range(4):
+            r0 = ((part * 4 + piece) * BLOCK_R0 + tl.arange(0, BLOCK_R0)).to(INDEX)
+            mask = r0 < R0
+            x = tl.load(x_ptr + a0 * R0 + r0, mask=mask, other=0.0, eviction_policy="evict_first")
+            x_pieces = x_pieces + (x,)
+            total += x
+        total_1 = tl.sum(_every_part(tl.sum(total, 0), words, part, PARTS, 0.0), 0)
+        centre = tl.div_rn(total_1, tl.cast(R0, tl.float32))
+        tl.store(centre_ptr + a0, centre)
+        total_2 = tl.full([BLOCK_R0], 0.0, tl.float32)
+        for piece in tl.static_range(4):
+            r0 = ((part * 4 + piece) * BLOCK_R0 + tl.arange(0, BLOCK_R0)).to(INDEX)
+            x = x_pieces[piece]
+            t = x - centre
+            sum_term = t * t
+            mask = r0 < R0
+            total_2 += tl.where(mask, sum_term, 0.0)
+        total_3 = tl.sum(_every_part(tl.sum(total_2, 0), words + PARTS, part, PARTS, 0.0), 0)
+        inv_std = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total_3, tl.cast(R0, tl.float32)) + 1e-05))
+        tl.store(inv_std_ptr + a0, inv_std)
+        for piece in tl.static_range(4):
+            r0 = ((part * 4 + piece) * BLOCK_R0 + tl.arange(0, BLOCK_R0)).to(INDEX)
+            x = x_pieces[piece]
+            mask = r0 < R0
+            scale = tl.load(scale_ptr + r0, mask=mask)
+            bias = tl.load(bias_ptr + r0, mask=mask)
+            y = (x - centre) * inv_std * scale + bias
+            tl.store(y_ptr + a0 * R0 + r0, y, mask=mask, cache_modifier=".cs")
+
+
+@triton.jit
 def layer_norm_steps_kernel(
     x_ptr,
     scale_ptr,
@@ -170,6 +237,22 @@ def _expect(what, tensor, dtype, dims):
         raise ValueError(f"{what} must be {wanted}, but is {tensor.dtype} with {tensor.dim()}.")
 
 
+def _on_nvidia(kernel):
+    """Whether the kernel is compiled for an NVIDIA GPU; under Triton's interpreter it is no JITFunction."""
+    return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
+
+
+def _resident(kernel, device, programs):
+    """How many programs of a kernel run at the same time, where a multiprocessor's registers suffice for so many.
+
+    0 where they are not launched so that each can await the others: cooperative launches pay, by measurement, from compute
+    capability 9.0 on.
+    """
+    if not _on_nvidia(kernel) or torch.cuda.get_device_capability(device) < (9, 0):
+        return 0
+    return programs * torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def layer_norm(x, scale, bias):
     """Layer normalisation over the dims from `axis` on, computed in `stash`; also delivers the
     mean and 1/deviation.
@@ -223,6 +306,29 @@ def layer_norm(x, scale, bias):
                 max(BLOCK_R0 * BLOCK_A0 // 512, 1), 16 if BLOCK_R0 * BLOCK_A0 <= 16384 else 32
             ),
             **options,
+        )
+    elif 40960 < R0 <= 262144 and _resident(layer_norm_shared_kernel, device, 2) >= 16:
+        # Programs that run at the same time share a row, which is read once: each holds a part of
+        # it.
+        PARTS = triton.cdiv(R0, 16384)
+        grid = (min(A0, _resident(layer_norm_shared_kernel, device, 2) // PARTS) * PARTS,)
+        words = torch.zeros(A0 * 2 * PARTS, dtype=torch.int64, device=device)
+        layer_norm_shared_kernel[grid](
+            x,
+            scale,
+            bias,
+            y,
+            centre,
+            inv_std,
+            words,
+            A0,
+            R0,
+            INDEX=INDEX,
+            PARTS=PARTS,
+            BLOCK_R0=4096,
+            num_warps=8,
+            maxnreg=128,
+            launch_cooperative_grid=True,
         )
     else:
         # Rows are walked in steps, as often as folds need them and once for the result; their

@@ -22,6 +22,22 @@ def _maximum(a, b):
 
 
 @triton.jit
+def _every_part(value, words_ptr, part, PARTS: tl.constexpr, rest: tl.constexpr):
+    # What the parts of a row fold to, of which each of PARTS programs has one: `value` is that of `part`. They run at the
+    # same time, and each awaits the others. A word tells by its upper half that the value in its lower half is there; words
+    # are 0 at the launch, and nobody writes one twice. A lane of a warp reads one, so that all threads of the warp await
+    # the same; `rest` fills the lanes up.
+    word = value.to(tl.uint32, bitcast=True).to(tl.int64) | (1 << 32)
+    tl.atomic_xchg(words_ptr + part, word, sem="relaxed")
+    parts = tl.arange(0, 32)
+    of_parts = words_ptr + tl.minimum(parts, PARTS - 1)
+    words = tl.load(of_parts, volatile=True)
+    while tl.min(words, 0) == 0:
+        words = tl.load(of_parts, volatile=True)
+    return tl.where(parts < PARTS, words.to(tl.uint32).to(tl.float32, bitcast=True), rest)
+
+
+@triton.jit
 def _exp(x):
     # tl.exp rounds x / ln 2, which costs |x| / 2 ulps. Here what the rounded t leaves of x, found by fused
     # multiply-adds with ln 2 in two parts, is put back: exp(x) = 2**t * exp(rest), and exp(rest) = 1 + rest. 2 ulps.
@@ -130,6 +146,35 @@ def softmax_rows_kernel(
 
 
 @triton.jit
+def softmax_shared_kernel(
+    x_ptr,
+    y_ptr,
+    words_ptr,
+    O0,
+    R0,
+    INDEX: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_R0: tl.constexpr,
+):
+    part = tl.program_id(0) % PARTS
+    r0 = (part * BLOCK_R0 + tl.arange(0, BLOCK_R0)).to(INDEX)
+    mask = r0 < R0
+    for row in range(tl.program_id(0) // PARTS, O0, tl.num_programs(0) // PARTS):
+        o0 = tl.cast(row, INDEX)
+        words = words_ptr + row * (2 * PARTS)
+        x = tl.load(
+            x_ptr + o0 * R0 + r0, mask=mask, other=float("-inf"), eviction_policy="evict_first"
+        )
+        m = tl.reduce(
+            _every_part(tl.reduce(x, 0, _maximum), words, part, PARTS, float("-inf")), 0, _maximum
+        )
+        e = _exp(x - m)
+        s = tl.sum(_every_part(tl.sum(e, 0), words + PARTS, part, PARTS, 0.0), 0)
+        y = _share(e, s)
+        tl.store(y_ptr + o0 * R0 + r0, y, mask=mask, cache_modifier=".cs")
+
+
+@triton.jit
 def softmax_steps_kernel(
     x_ptr, y_ptr, O0, R0, INDEX: tl.constexpr, BLOCK_R0: tl.constexpr, BLOCK_O0: tl.constexpr
 ):
@@ -157,6 +202,22 @@ def softmax_steps_kernel(
         )
         y = _share(_exp(x - m[:, None]), s[:, None])
         tl.store(y_ptr + o0[:, None] * R0 + r0[None, :], y, mask=mask, cache_modifier=".cs")
+
+
+def _on_nvidia(kernel):
+    """Whether the kernel is compiled for an NVIDIA GPU; under Triton's interpreter it is no JITFunction."""
+    return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
+
+
+def _resident(kernel, device, programs):
+    """How many programs of a kernel run at the same time, where a multiprocessor's registers suffice for so many.
+
+    0 where they are not launched so that each can await the others: cooperative launches pay, by measurement, from compute
+    capability 9.0 on.
+    """
+    if not _on_nvidia(kernel) or torch.cuda.get_device_capability(device) < (9, 0):
+        return 0
+    return programs * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def softmax(x):
@@ -192,6 +253,25 @@ def softmax(x):
                 max(BLOCK_R0 * BLOCK_O0 // 512, 1), 16 if BLOCK_R0 * BLOCK_O0 <= 16384 else 32
             ),
             **options,
+        )
+    elif 49152 < R0 <= 262144 and _resident(softmax_shared_kernel, device, 2) >= 16:
+        # Programs that run at the same time share a row, which is read once: each holds a part of
+        # it.
+        PARTS = triton.cdiv(R0, 16384)
+        grid = (min(O0, _resident(softmax_shared_kernel, device, 2) // PARTS) * PARTS,)
+        words = torch.zeros(O0 * 2 * PARTS, dtype=torch.int64, device=device)
+        softmax_shared_kernel[grid](
+            x,
+            y,
+            words,
+            O0,
+            R0,
+            INDEX=INDEX,
+            PARTS=PARTS,
+            BLOCK_R0=16384,
+            num_warps=8,
+            maxnreg=128,
+            launch_cooperative_grid=True,
         )
     else:
         # Rows are walked in steps, as often as folds need them and once for the result.

@@ -51,6 +51,22 @@ def _multiply(a, b):
 
 
 @triton.jit
+def _every_part(value, words_ptr, part, PARTS: tl.constexpr, rest: tl.constexpr):
+    # What the parts of a row fold to, of which each of PARTS programs has one: `value` is that of `part`. They run at the
+    # same time, and each awaits the others. A word tells by its upper half that the value in its lower half is there; words
+    # are 0 at the launch, and nobody writes one twice. A lane of a warp reads one, so that all threads of the warp await
+    # the same; `rest` fills the lanes up.
+    word = value.to(tl.uint32, bitcast=True).to(tl.int64) | (1 << 32)
+    tl.atomic_xchg(words_ptr + part, word, sem="relaxed")
+    parts = tl.arange(0, 32)
+    of_parts = words_ptr + tl.minimum(parts, PARTS - 1)
+    words = tl.load(of_parts, volatile=True)
+    while tl.min(words, 0) == 0:
+        words = tl.load(of_parts, volatile=True)
+    return tl.where(parts < PARTS, words.to(tl.uint32).to(tl.float32, bitcast=True), rest)
+
+
+@triton.jit
 def _copysign(x, y):
     # |x| with the sign bit of y, which a comparison with 0 would not see in -0.
     if x.dtype == tl.float64:

@@ -9,6 +9,17 @@ def _on_nvidia(kernel):
     return isinstance(kernel, triton.JITFunction) and torch.version.cuda is not None
 
 
+def _resident(kernel, device, programs):
+    """How many programs of a kernel run at the same time, where a multiprocessor's registers suffice for so many.
+
+    0 where they are not launched so that each can await the others: cooperative launches pay, by measurement, from compute
+    capability 9.0 on.
+    """
+    if not _on_nvidia(kernel) or torch.cuda.get_device_capability(device) < (9, 0):
+        return 0
+    return programs * torch.cuda.get_device_properties(device).multi_processor_count
+
+
 def _early(kernel, device):
     """Options by which a kernel that awaits what is ahead of it in the stream is launched before that has ended.
 
