@@ -201,9 +201,9 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
             r.schedule = k->at(t.symbols).schedule_summary();
             if (const std::string tuned = k->tuned(t.symbols); !tuned.empty()) r.schedule += "; " + tuned;
             r.evidence.stages = k->stages(t.symbols);
-            // Dot products of two or four narrow factors start as often as multiply-adds of f32 do.
+            // Dot products of narrow factors do several multiply-adds in the time of one of f32.
             for (const auto& s : r.evidence.stages)
-                if (s.tile && s.tile->parts > 1 && r.peak == machine.flops_f32) r.peak *= s.tile->parts;
+                if (s.tile && s.tile->speed > 1 && r.peak == machine.flops_f32) r.peak *= s.tile->speed;
             if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
             r.evidence.loops = k->loops(t.symbols);
         }

@@ -142,6 +142,11 @@ void Builder::prefetch(BufferId buffer, Expr offset, bool for_write, bool far) {
     place(Prefetch{buffer, offset, for_write, far});
 }
 
+void Builder::tile_zero(int tile) { place(TileZero{tile}); }
+void Builder::tile_load(int tile, BufferId buffer, Expr offset, Expr stride) { place(TileLoad{tile, buffer, offset, stride}); }
+void Builder::tile_store(int tile, BufferId buffer, Expr offset, Expr stride) { place(TileStore{tile, buffer, offset, stride}); }
+void Builder::tile_dot(TileFn f, int sum, int rows, int columns) { place(TileDot{f, sum, rows, columns}); }
+
 Expr Builder::let(std::string name, Expr value) {
     const Node& n = program_.node(value);
     if (n.op == Op::Literal || n.op == Op::Symbol || n.op == Op::Var || n.op == Op::Let) return value;

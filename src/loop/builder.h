@@ -134,6 +134,12 @@ public:
     void scatter(BufferId buffer, Expr offsets, Expr value, Expr mask = {});
     void prefetch(BufferId buffer, Expr offset, bool for_write = false, bool far = false);
 
+    // See TileZero and the statements behind it. Offsets and strides in elements, of buffers of 32-bit types.
+    void tile_zero(int tile);
+    void tile_load(int tile, BufferId buffer, Expr offset, Expr stride);
+    void tile_store(int tile, BufferId buffer, Expr offset, Expr stride);
+    void tile_dot(TileFn f, int sum, int rows, int columns);
+
     Expr let(std::string name, Expr value);  // literals, variables and other lets are returned as they are
     LocalRef local(std::string name, Expr initial);
     Expr get(LocalRef l);

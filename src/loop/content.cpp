@@ -34,6 +34,10 @@ public:
     void operator()(const Store& s) { list(s.buffer, s.offset, s.value, s.mask, s.stride, s.streaming); }
     void operator()(const Scatter& s) { list(s.buffer, s.offsets, s.value, s.mask); }
     void operator()(const Prefetch& s) { list(s.buffer, s.offset, s.for_write, s.far); }
+    void operator()(const TileZero& s) { number(s.tile); }
+    void operator()(const TileLoad& s) { list(s.tile, s.buffer, s.offset, s.stride); }
+    void operator()(const TileStore& s) { list(s.tile, s.buffer, s.offset, s.stride); }
+    void operator()(const TileDot& s) { list(s.fn, s.sum, s.rows, s.columns); }
     void operator()(const SetError& s) { number(s.code); }
     void operator()(const Comment&) {}  // says nothing to a machine
 

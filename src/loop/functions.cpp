@@ -17,6 +17,10 @@ std::string_view name(BinaryFn f) {
     return names[static_cast<int>(f)];
 }
 
+std::string_view name(TileFn f) {
+    constexpr std::string_view names[] = {"tile_bf16x2", "tile_u8u8x4", "tile_u8s8x4", "tile_s8u8x4", "tile_s8s8x4"};
+    return names[static_cast<size_t>(f)];
+}
 std::string_view name(DotFn f) { return f == DotFn::Bf16x2 ? "dot_bf16x2" : "dot_u8s8x4"; }
 
 }  // namespace opwright::loop

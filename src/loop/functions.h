@@ -45,12 +45,19 @@ enum class DotFn : uint8_t {
              // parts may count as zero, and subnormal sums become it
     U8S8x4,  // four u8 by four i8, added up in i32, wrapping
 };
+// How a dot product of tiles takes words of 32 bits apart; the first name is that of the rows' factor.
+enum class TileFn : uint8_t {
+    Bf16x2,  // as DotFn::Bf16x2
+    U8U8x4, U8S8x4, S8U8x4, S8S8x4,  // four 8-bit integers each, added up in i32, wrapping
+};
+constexpr DType sum_type(TileFn f) { return f == TileFn::Bf16x2 ? DType::F32 : DType::I32; }
 constexpr int parts(DotFn f) { return f == DotFn::Bf16x2 ? 2 : 4; }
 constexpr DType sum_type(DotFn f) { return f == DotFn::Bf16x2 ? DType::F32 : DType::I32; }
 
 std::string_view name(UnaryFn f);
 std::string_view name(BinaryFn f);
 std::string_view name(DotFn f);
+std::string_view name(TileFn f);
 constexpr bool is_comparison(BinaryFn f) { return f >= BinaryFn::Lt; }
 constexpr bool is_commutative(BinaryFn f) {
     return f == BinaryFn::Add || f == BinaryFn::Mul || f == BinaryFn::Min || f == BinaryFn::Max || f == BinaryFn::And ||

@@ -156,6 +156,19 @@ private:
         finish(fmt::format("prefetch{}{} {}[{}]", s.far ? " far" : "", s.for_write ? " for write" : "", p_.buffer(s.buffer).name,
                            render(s.offset, 0)));
     }
+    void statement(const TileZero& s) { line(fmt::format("tile{} = 0", s.tile)); }
+    void statement(const TileLoad& s) {
+        prepare({s.offset, s.stride});
+        finish(fmt::format("tile{} = {}", s.tile, tile_place(s.buffer, s.offset, s.stride)));
+    }
+    void statement(const TileStore& s) {
+        prepare({s.offset, s.stride});
+        finish(fmt::format("{} = tile{}", tile_place(s.buffer, s.offset, s.stride), s.tile));
+    }
+    void statement(const TileDot& s) { line(fmt::format("tile{} += {}(tile{}, tile{})", s.sum, name(s.fn), s.rows, s.columns)); }
+    std::string tile_place(BufferId buffer, ExprId offset, ExprId stride) {
+        return fmt::format("{}[{} : {}x{} by {}]", p_.buffer(buffer).name, render(offset, 0), kTileRows, kTileWords, render(stride, 0));
+    }
     void statement(const SetError& s) {
         prepare({s.code});
         finish(fmt::format("error {}", render(s.code, 0)));

@@ -137,10 +137,19 @@ struct Store { BufferId buffer; ExprId offset, value, mask; int64_t stride; bool
 struct Scatter { BufferId buffer; ExprId offsets, value, mask; };
 // Brings the line into the first-level cache, `far`: into the second. The offset may lie outside the buffer.
 struct Prefetch { BufferId buffer; ExprId offset; bool for_write; bool far = false; };
+// Registers of 16 rows of 64 bytes, numbered from 0 to kTiles - 1; what one holds is undefined when a call starts. Rows in
+// memory are `stride` elements of 32 bits apart.
+inline constexpr int kTiles = 8, kTileRows = 16, kTileWords = 16;
+struct TileZero { int tile; };
+struct TileLoad { int tile; BufferId buffer; ExprId offset, stride; };
+struct TileStore { int tile; BufferId buffer; ExprId offset, stride; };
+// sum[i, j] += the products of the parts of rows[i, k] and columns[k, j], words of 32 bits, for all k.
+struct TileDot { TileFn fn; int sum, rows, columns; };
 struct SetError { ExprId code; };  // i64, not 0: becomes the call's status (the first of a call stays); the call goes on
 struct Comment { std::string text; };
 
-using Stmt = std::variant<For, If, Let, Declare, Assign, Store, Scatter, Prefetch, SetError, Comment>;
+using Stmt = std::variant<For, If, Let, Declare, Assign, Store, Scatter, Prefetch, TileZero, TileLoad, TileStore, TileDot,
+                          SetError, Comment>;
 
 // Emitted as  void NAME(void* const* buffers, const int64_t* symbols, int64_t task_begin, int64_t task_end,
 //                       void* scratch, int64_t* status)

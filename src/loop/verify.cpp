@@ -331,6 +331,26 @@ private:
         if (!in(s.buffer, p_.buffers)) fault("prefetches a buffer that does not exist");
         expect_type(s.offset, kIndex, "the offset of a prefetch");
     }
+    void tile(int t) {
+        if (t < 0 || t >= kTiles) fault(fmt::format("uses tile {} of {}", t, kTiles));
+    }
+    void tile_in_memory(int t, BufferId buffer, ExprId offset, ExprId stride) {
+        tile(t);
+        expect_type(offset, kIndex, "the offset of a tile");
+        expect_type(stride, kIndex, "the stride of a tile");
+        if (!in(buffer, p_.buffers)) return fault("moves a tile of a buffer that does not exist");
+        if (const DType d = p_.buffer(buffer).dtype; size_of(d) != 4 || d == DType::Bool)
+            fault(fmt::format("moves a tile of '{}' of {}", p_.buffer(buffer).name, name(d)));
+    }
+    void statement(const TileZero& s) { tile(s.tile); }
+    void statement(const TileLoad& s) { tile_in_memory(s.tile, s.buffer, s.offset, s.stride); }
+    void statement(const TileStore& s) {
+        if (written(s.buffer)) tile_in_memory(s.tile, s.buffer, s.offset, s.stride);
+    }
+    void statement(const TileDot& s) {
+        for (int t : {s.sum, s.rows, s.columns}) tile(t);
+        if (s.sum == s.rows || s.sum == s.columns || s.rows == s.columns) fault("multiplies a tile with itself");
+    }
     void statement(const SetError& s) { expect_type(s.code, kIndex, "an error code"); }
     void statement(const Comment&) {}
 

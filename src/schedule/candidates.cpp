@@ -67,6 +67,7 @@ private:
     // For each number of vectors that fits, the most rows and the fewest that leave as little of a tile empty.
     void register_tiles() {
         const ContractPlan& base = base_.nests[nest_].contract;
+        if (base.tiles) return;  // of four registers' sums, which is all there are beside the factors
         const int64_t rows = extent(k_.nests[nest_].contraction->m), columns = extent(k_.nests[nest_].contraction->n);
         for (int nv = 1; nv <= 4; ++nv) {
             if (static_cast<int64_t>(nv - 1) * base.lanes >= columns) break;
@@ -227,7 +228,7 @@ bool same(const EquationPlan& a, const EquationPlan& b) {
 bool same(const NestPlan& a, const NestPlan& b) {
     const ContractPlan &x = a.contract, &y = b.contract;
     return a.grid_tile == b.grid_tile && x.mr == y.mr && x.nv == y.nv && x.lanes == y.lanes && x.kc == y.kc && x.mt == y.mt &&
-           x.nt == y.nt && x.parts == y.parts &&
+           x.nt == y.nt && x.parts == y.parts && x.tiles == y.tiles &&
            std::equal(a.equations.begin(), a.equations.end(), b.equations.begin(), b.equations.end(),
                       [](const EquationPlan& p, const EquationPlan& q) { return same(p, q); });
 }
@@ -261,8 +262,8 @@ std::string summary(const Schedule& s, const Kernel& k) {
             if (from_windows(c))
                 r += fmt::format("contraction over windows {}x{} lanes {}", c.mr, c.nv * c.lanes, c.lanes);
             else
-                r += fmt::format("packed contraction {}x{} lanes {} depth {}{}{}", c.mr, c.nv * c.lanes, c.lanes, c.kc,
-                                 c.parts > 1 ? ", " : "", parts_text(c.parts));
+                r += fmt::format("packed contraction {}x{} lanes {} depth {}{}", c.mr, c.nv * c.lanes, c.lanes, c.kc,
+                                 parts_text(c.parts, c.tiles));
             continue;
         }
         std::string how = "scalar";

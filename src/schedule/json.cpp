@@ -115,7 +115,7 @@ private:
         }
         if (j.contains("contract")) {
             const auto& c = j["contract"];
-            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt", "parts", "window"}));
+            OPW_CHECK(only(c, "\"contract\"", {"mr", "nv", "lanes", "kc", "mt", "nt", "parts", "tiles", "window"}));
             OPW_TRY(const int64_t mr, number(c, "mr", 0, 64, 0));
             OPW_TRY(const int64_t nv, number(c, "nv", 0, 64, 0));
             OPW_TRY(const int64_t lanes, number(c, "lanes", 0, 64, 0));
@@ -127,6 +127,8 @@ private:
             plan.contract.mr = static_cast<int>(mr);
             plan.contract.nv = static_cast<int>(nv);
             plan.contract.lanes = static_cast<int>(lanes);
+            if (c.contains("tiles") && !c["tiles"].is_boolean()) return wrong("\"tiles\" must be true or false");
+            plan.contract.tiles = c.value("tiles", false);
             if (c.contains("window") && !c["window"].is_boolean()) return wrong("\"window\" must be true or false");
             if (c.value("window", false)) plan.contract.kc = kWindows;
         }
@@ -207,6 +209,7 @@ std::string to_json(const Schedule& s, const Kernel& k) {
             if (!from_windows(c)) j["contract"]["kc"] = c.kc;
             if (c.mr) j["contract"].update({{"mr", c.mr}, {"nv", c.nv}, {"lanes", c.lanes}});
             if (c.parts > 1) j["contract"]["parts"] = c.parts;
+            if (c.tiles) j["contract"]["tiles"] = true;
             if (from_windows(c)) j["contract"]["window"] = true;
         }
         for (const BlockAxis& b : plan.blocks) {

@@ -58,8 +58,19 @@ int parts_on(const Program& p, const Contraction& c, const target::Machine& m) {
     return (parts == 2 && m.bf16_pairs) || (parts == 4 && m.byte_fours) ? parts : 1;
 }
 
-std::string_view parts_text(int parts) {
-    return parts == 2 ? "products in pairs (bf16)" : parts == 4 ? "products in fours (8 bits)" : "";
+bool tiles_on(const Program& p, const Contraction& c, const target::Machine& m) {
+    const int parts = parts_of(p, c);
+    return m.tiles && parts > 1 && (parts == 2 || byte_factor(p, c.b, c.k)->zero == kNone);
+}
+
+int speed_of(int parts, bool tiles) {
+    // A tile's dot product: 16 x 16 x 16 words in 16 cycles, where two vectors of 16 multiply-adds start in each.
+    return parts * (tiles ? 8 : 1);
+}
+
+std::string_view parts_text(int parts, bool tiles) {
+    if (tiles) return parts == 2 ? ", products of tiles (bf16)" : ", products of tiles (8 bits)";
+    return parts == 2 ? ", products in pairs (bf16)" : parts == 4 ? ", products in fours (8 bits)" : "";
 }
 
 }  // namespace opwright::schedule

@@ -22,7 +22,12 @@ std::optional<ByteFactor> byte_factor(const math::Program& p, math::ExprId facto
 int parts_of(const math::Program& p, const Contraction& c);
 // The same for what the processor has an instruction for.
 int parts_on(const math::Program& p, const Contraction& c, const target::Machine& m);
-// "products in pairs (bf16)"; empty for 1.
-std::string_view parts_text(int parts);
+// Whether the processor's tiles can do it: bf16, or 8-bit integers whose columns' factor has no zero point (the rows' sums that
+// one asks for cannot be had from their tiles at little cost).
+bool tiles_on(const math::Program& p, const Contraction& c, const target::Machine& m);
+// How many of these products take as long as one multiply-add of f32, at the rates of the instructions.
+int speed_of(int parts, bool tiles);
+// ", products in pairs (bf16)", for a list of what a schedule does; empty for 1.
+std::string_view parts_text(int parts, bool tiles);
 
 }  // namespace opwright::schedule

@@ -27,6 +27,7 @@ struct ContractPlan {
     int mr = 0, nv = 0, lanes = 1;
     int64_t kc = 0, mt = 0, nt = 0;
     int parts = 1;  // positions of depth that one instruction multiplies and adds up: 2 of bf16, 4 of 8-bit integers
+    bool tiles = false;  // by registers of 16 x 16 words (AMX); parts says of what
 };
 
 // One axis of the block that a task of a block target (Triton, Ascend C, rows on CUDA) holds at a time.

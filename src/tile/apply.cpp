@@ -100,6 +100,19 @@ private:
             return Diagnostic(
                 fmt::format("The schedule reads windows for the contraction of {}, which has none.", lhs), {},
                 "Leave \"window\" out.");
+        if (c.tiles) {
+            const auto wrong = [&](const std::string& what) {
+                return Diagnostic(fmt::format("The schedule takes tiles for the contraction of {}, and {}.", lhs, what), {}, "Leave \"tiles\" out.");
+            };
+            if (!m.tiles) return wrong("the processor has none");
+            if (!schedule::tiles_on(math_, *nest.contraction, m) || schedule::from_windows(c)) return wrong("its factors are none that they take");
+            if (c.parts != schedule::parts_of(math_, *nest.contraction))
+                return wrong(fmt::format("\"parts\" is {} instead of {}", c.parts, schedule::parts_of(math_, *nest.contraction)));
+            if ((c.mr != target::kTileRows && c.mr != 2 * target::kTileRows) || c.nv > 2 || c.lanes != target::kTileWords)
+                return wrong("its register tile is not 16 or 32 rows by one or two vectors of 16");
+            if (c.kc % (target::kTileWords * c.parts) != 0) return wrong(fmt::format("its depth is no multiple of {}", target::kTileWords * c.parts));
+            return ok_status();
+        }
         if (c.parts > 1 && (c.parts != schedule::parts_on(math_, *nest.contraction, m) || c.kc % c.parts != 0 || schedule::from_windows(c)))
             return Diagnostic(
                 fmt::format("The schedule takes {} positions of depth at a time for the contraction of {}, and {}.", c.parts, lhs,

@@ -42,7 +42,7 @@ struct Launch {
 struct RegisterTile {
     int rows = 0, columns = 0;
     int64_t m = 0, n = 0, k = 0, batch = 1;
-    int parts = 1;        // multiply-adds that one instruction does on each lane (schedule::ContractPlan)
+    int speed = 1;        // multiply-adds that take as long as one of f32 (schedule::speed_of)
     double computed = 0;  // multiply-adds that the register tiles do, padding included
     double packed = 0;    // elements of factors brought into panels during the run, repeats included
     double wanted() const { return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch); }

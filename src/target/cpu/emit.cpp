@@ -14,6 +14,7 @@
 #include "loop/builder.h"
 #include "target/cpu/emit_arithmetic.h"
 #include "target/cpu/emit_order.h"
+#include "target/cpu/emit_tiles.h"
 #include "target/cpu/math.h"
 
 namespace opwright::target::cpu {
@@ -72,10 +73,13 @@ public:
         buffers_ = arg(0), symbols_ = arg(1), scratch_ = arg(4), status_ = arg(5);
         task_begin_ = arg(2), task_end_ = arg(3);
         std::set<BufferId> used;
+        tiles_ = false;
         collect(f.body, used);
         prepare_buffers(used);
+        if (tiles_) configure_tiles(b_);
         block(f.body);
         b_.SetInsertPoint(current());
+        if (tiles_) release_tiles(b_);
 #if defined(__x86_64__)
         // Streaming stores are ordered with nothing, not even the release by which the caller learns of the end.
         if (streams_) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
@@ -188,6 +192,9 @@ private:
             if (auto* x = std::get_if<Store>(&s)) all({x->offset, x->value, x->mask}), used.insert(x->buffer);
             if (auto* x = std::get_if<Scatter>(&s)) all({x->offsets, x->value, x->mask}), used.insert(x->buffer);
             if (auto* x = std::get_if<Prefetch>(&s)) all({x->offset}), used.insert(x->buffer);
+            if (std::holds_alternative<TileZero>(s) || std::holds_alternative<TileDot>(s)) tiles_ = true;
+            if (auto* x = std::get_if<TileLoad>(&s)) all({x->offset, x->stride}), used.insert(x->buffer), tiles_ = true;
+            if (auto* x = std::get_if<TileStore>(&s)) all({x->offset, x->stride}), used.insert(x->buffer), tiles_ = true;
             if (auto* x = std::get_if<SetError>(&s)) all({x->code});
         }
     }
@@ -309,6 +316,7 @@ private:
             const Stmt& s = p_.stmt(id);
             if (auto* x = std::get_if<Store>(&s)) out.push_back(x->buffer);
             if (auto* x = std::get_if<Scatter>(&s)) out.push_back(x->buffer);
+            if (auto* x = std::get_if<TileStore>(&s)) out.push_back(x->buffer);
             if (auto* x = std::get_if<For>(&s)) stores(x->body, out);
             if (auto* x = std::get_if<If>(&s)) stores(x->then_body, out), stores(x->else_body, out);
         }
@@ -705,6 +713,17 @@ private:
                            {place, b_.getInt32(s.for_write), b_.getInt32(s.far ? 2 : 3), b_.getInt32(1)});
     }
 
+    void statement(const TileZero& s) { zero_tile(b_, s.tile); }
+    void statement(const TileLoad& s) {
+        Value *offset = value(s.offset), *stride = value(s.stride);
+        load_tile(b_, s.tile, address(s.buffer, offset), stride);
+    }
+    void statement(const TileStore& s) {
+        Value *offset = value(s.offset), *stride = value(s.stride);
+        store_tile(b_, s.tile, address(s.buffer, offset), stride);
+    }
+    void statement(const TileDot& s) { dot_tiles(b_, s.fn, s.sum, s.rows, s.columns); }
+
     void statement(const SetError& s) {
         Value* code = value(s.code);
         Value* old = b_.CreateLoad(b_.getInt64Ty(), status_);
@@ -728,6 +747,7 @@ private:
     std::vector<Value*> symbol_values_, buffer_values_, locals_;
     std::vector<Placed> vars_, lets_;
     bool streams_ = false;  // the function has streaming stores
+    bool tiles_ = false;    // the function uses tiles
 };
 
 }  // namespace

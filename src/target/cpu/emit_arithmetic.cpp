@@ -586,9 +586,9 @@ llvm::Value* Arithmetic::half_to_float(loop::Type from, Value* x) {
 
 llvm::Value* Arithmetic::normal_to_bf16(loop::Type from, Value* x) {
 #if defined(__x86_64__)
-    if (f_.bf16 && from.lanes == 16)
+    if (f_.rounds_bf16 && from.lanes == 16)
         return b_.CreateBitCast(b_.CreateIntrinsic(Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {x}), type(from.with(DType::BF16)));
-    if (f_.bf16 && from.lanes > 16)
+    if (f_.rounds_bf16 && from.lanes > 16)
         return halves(from.lanes, [&](const std::vector<int>& part) {
             return normal_to_bf16(from.with_lanes(from.lanes / 2), b_.CreateShuffleVector(x, part));
         });

@@ -2,6 +2,7 @@
 
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -33,6 +34,17 @@ int64_t third_level_bytes() {
     std::ifstream in("/sys/devices/system/cpu/cpu0/cache/index3/size");
     int64_t kilobytes = 0;
     return in >> kilobytes ? kilobytes << 10 : 0;
+}
+
+// Linux lets a process use tiles only when it has asked to, as they make what the system saves of a thread 8 KB larger.
+bool tiles_permitted() {
+#if defined(__linux__) && defined(__x86_64__)
+    constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h
+    static const bool permitted = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+    return permitted;
+#else
+    return false;
+#endif
 }
 
 Features detect() {
@@ -99,11 +111,12 @@ std::optional<Features> features_at(Level l) {
             f.vnni = has(detected(), {"avx512vnni"});
             // Intel's processors from Sapphire Rapids on take two bf16 at half the rate of one f32 (77 against 150 GFLOP/s
             // measured): their units for bf16 are the tiles.
-            f.bf16 = has(detected(), {"avx512bf16"}) && f.tune.find("rapids") == std::string::npos;
+            f.rounds_bf16 = has(detected(), {"avx512bf16"});
+            f.bf16 = f.rounds_bf16 && f.tune.find("rapids") == std::string::npos;
             // Intel's take 16 cycles for 16 floats, AMD's 10 at most, with half as many multiply-adds a cycle.
             f.slow_divide = f.tune.find("znver") == std::string::npos;
-            f.amx = has(detected(), {"amx-tile", "amx-bf16", "amx-int8"});
-            for (const auto& [on, names] : {std::pair{f.vnni, "+avx512vnni"}, {f.bf16, "+avx512bf16"},
+            f.amx = has(detected(), {"amx-tile", "amx-bf16", "amx-int8"}) && tiles_permitted();
+            for (const auto& [on, names] : {std::pair{f.vnni, "+avx512vnni"}, {f.rounds_bf16, "+avx512bf16"},
                                             {f.amx, "+amx-tile,+amx-bf16,+amx-int8"}})
                 if (on) f.attributes += (f.attributes.empty() ? "" : ",") + std::string(names);
             break;

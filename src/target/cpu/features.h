@@ -31,6 +31,7 @@ struct Features {
     bool masked = false;     // masked loads and stores of every element type are one instruction
     bool vnni = false;       // u8 x i8 dot products of four
     bool bf16 = false;       // bf16 dot products of two, added up in f32, as fast as multiply-adds of f32
+    bool rounds_bf16 = false;  // f32 to bf16 is one instruction
     bool slow_divide = false;  // a vector's division takes as long as eight multiply-adds or more
     int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;  // data caches of one core
     int64_t near_bytes = 1 << 20;  // data that the caches bring as fast as anyone can ask for it ahead

@@ -38,7 +38,7 @@ struct ContractionFacts {
     std::vector<int64_t> smaller;           // rows of the tiles that a rest of rows may take, smallest first
     math::Sym m = 0, n = 0, k = 0, batch = 1;
     math::Sym packed = 0;                   // elements brought into panels in each run
-    int parts = 1;                          // of a word along the depth
+    int speed = 1;                          // multiply-adds that take as long as one of f32
 };
 
 // Picoseconds of a multiply-add of a contraction, and of an element brought into panels.

@@ -30,11 +30,12 @@ public:
         a_ = factor("a", k_.a, k_.m, k_.k, mr_);
         b_factor_ = factor("b", k_.b, k_.n, k_.k, nr_);
         if (parts_ == 4) {
-            // The instruction multiplies one factor without signs by one with them. Of two alike, one is shifted, which
-            // wants the sums of the other: those that are wanted anyway, or that a constant has once for all runs.
+            // The instruction multiplies one factor without signs by one with them (that of tiles any two). Of two alike, one
+            // is shifted, which wants the sums of the other: those that are wanted anyway, or that a constant has once for
+            // all runs.
             const bool zero_a = a_.bytes.zero != kNone, zero_b = b_factor_.bytes.zero != kNone;
             const bool shift_a = zero_a != zero_b ? zero_a : b_factor_.constant && !a_.constant;
-            if (a_.is_signed == b_factor_.is_signed) (shift_a ? a_ : b_factor_).words.flip = true;
+            if (!plan_.tiles && a_.is_signed == b_factor_.is_signed) (shift_a ? a_ : b_factor_).words.flip = true;
             a_.add_up = b_factor_.shifts();
             b_factor_.add_up = a_.shifts();
         }
@@ -69,9 +70,13 @@ public:
                     (a_.batch.size() < k_.batch.size() || columns_.upper() > plan_.nt);
         b_factor_.shared = !b_factor_.constant && !expands(b_factor_) &&
                            (b_factor_.batch.size() < k_.batch.size() || rows_.upper() > plan_.mt);
+        // Rows that one task alone reads are packed by it, so that they are in its caches when it does, for tile registers: those take
+        // them faster than memory brings them. So are such columns.
+        if (a_.shared && plan_.tiles && a_.batch.size() == k_.batch.size()) a_.by_task = less(columns_, Sym(plan_.nt + 1));
         nt_ = tile_columns();
-        // Columns that one task alone reads are packed by it, so that they are in its caches when it does.
-        if (b_factor_.shared && parts_ == 1 && !together) b_factor_.by_task = min(from_memory(), less(rows_, Sym(plan_.mt + 1)));
+        const bool sums = a_.add_up || b_factor_.add_up;
+        if (b_factor_.shared && (parts_ == 1 || (plan_.tiles && !sums)) && !together)
+            b_factor_.by_task = min(from_memory(), less(rows_, Sym(plan_.mt + 1)));
         if (!together) share_rows();
     }
 
@@ -96,10 +101,10 @@ public:
         const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = ceil_div(columns_, nt_);
         stage.tasks = select(skip_, 0, batches * m_tiles * n_tiles);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
-        stage.contraction->parts = static_cast<int>(parts_);
+        stage.contraction->speed = schedule::speed_of(static_cast<int>(parts_), plan_.tiles);
         Sym& packed = stage.contraction->packed;
         if (a_.shared)
-            packed = extent(a_.batch) * rows_ * depth_;
+            packed = extent(a_.batch) * rows_ * depth_;  // by one task each or beforehand
         else if (!a_.constant)
             packed = batches * n_tiles * rows_ * depth_;
         if (unpacked_)
@@ -116,7 +121,7 @@ public:
         const Sym kc = unpacked_ ? select(few, streams, Sym(plan_.kc)) : Sym(plan_.kc);
         one_block_ = depth_.is_const() && kc.is_const() && *depth_.constant() <= *kc.constant();
         c_stride_ = one_block_ ? nr_ : plan_.nt;
-        direct_ = k_.m.size() == 1 && light_epilogue();
+        direct_ = !plan_.tiles && k_.m.size() == 1 && light_epilogue();
         c_buffer_ = b_.scratch(name_ + "_c", type_, b_.i64(one_block_ ? mr_ * nr_ : most_rows_ * plan_.nt));
         Packer a = packer(a_), b = packer(b_factor_, b_factor_.across.size() > 1 && !b_factor_.whole()
                                                           ? b_.scratch(name_ + "_row", type_,
@@ -124,7 +129,7 @@ public:
                                                           : loop::BufferId::none);
 
         b_.function(name_, [&] {
-            if (direct_) {
+            if (direct_ || plan_.tiles) {
                 constexpr int64_t kCached = 1 << 20;  // bytes
                 const Sym results = batches * rows_ * columns_;
                 large_ = b_.let("large", loop::gt(point_.sym(results), b_.i64(kCached / static_cast<int64_t>(size_of(type_)))));
@@ -159,15 +164,9 @@ public:
                     }
                     if (copied_rows_)
                         a.copy(a_.panels, b_.i64(0), b_.i64(pitch()), m0, m1, k0, k1);
-                    else if (!a_.whole())
-                        pack(a, a_, room, m0, m1, k0, k1);
-                    if (!unpacked_ && (!b_factor_.whole() || !b_factor_.by_task.is(0))) {
-                        const auto pack_columns = [&] { pack(b, b_factor_, room, n0, n1, k0, k1); };
-                        if (b_factor_.whole() && !b_factor_.by_task.is(1))
-                            b_.if_(loop::gt(point_.sym(b_factor_.by_task), b_.i64(0)), pack_columns);
-                        else
-                            pack_columns();
-                    }
+                    else
+                        pack_own(a, a_, room, m0, m1, k0, k1);
+                    if (!unpacked_) pack_own(b, b_factor_, room, n0, n1, k0, k1);
                     tiles(m0, m1, n0, n1, k0, k1);
                 });
                 point_.restore(scope);
@@ -186,7 +185,7 @@ private:
         const Sym nr(nr_), most(plan_.nt);
         const Sym pieces = unpacked_ ? select(from_memory(), 4, 8) : select(less(rows_, 96), 4, 8);
         const Sym narrow = max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
-        if (a_.whole()) return narrow;
+        if (a_.whole()) return select(a_.by_task, most, narrow);
         if (unpacked_) return select(less(rows_, Sym(2 * mr_ + 1)), narrow, most);
         const auto n = columns_.constant();
         if (!n || *n <= plan_.nt) return most;
@@ -205,6 +204,16 @@ private:
             add_up(f, panel * room * f.width, panel * f.width, words(k1 - k0),
                    one_block_ ? LExpr{} : loop::gt(k0, b_.i64(0)));
         });
+    }
+
+    // The same, where they are.
+    void pack_own(Packer& p, const Factor& f, LExpr room, LExpr first, LExpr end, LExpr k0, LExpr k1) {
+        if (f.whole() && f.by_task.is(0)) return;
+        const auto now = [&] { pack(p, f, room, first, end, k0, k1); };
+        if (f.whole() && !f.by_task.is(1))
+            b_.if_(loop::gt(point_.sym(f.by_task), b_.i64(0)), now);
+        else
+            now();
     }
 
     // Where all columns are packed beforehand, tasks of fewer rows cost nothing, and threads have something to share.
@@ -270,6 +279,11 @@ private:
     }
 
     void tile(int64_t rows, LExpr ap, LExpr bp, LExpr cp, LExpr i, LExpr j, LExpr k0, LExpr k1, LExpr whole) {
+        if (plan_.tiles && rows == mr_)
+            b_.if_(loop::both(large_, loop::ge(k1, point_.sym(depth_))), [&] { ask_for_results(i + results_ahead_, j); });
+        if (plan_.tiles)
+            return tile_registers(rows, a_, ap, b_factor_, bp, words(k1 - k0), c_buffer_, cp, c_stride_,
+                                  one_block_ ? LExpr{} : loop::gt(k0, b_.i64(0)));
         Operands o;
         const LExpr next = next_rows_ ? b_.let("next", next_rows_ + i * point_.sym(step(*rows_in_memory_, k_.m[0]))) : LExpr{};
         o.a = [&](int64_t r, LExpr k) {

@@ -94,6 +94,10 @@ protected:
         std::function<LExpr(LExpr a, LExpr b, LExpr sum)> multiply_add;  // of vectors; empty: of elements
     };
     Accumulators register_tile(int64_t rows, LExpr count, const Operands& o);
+    // The same in registers of 16 x 16 words: 16 or 32 rows of a's panel at `ap` by nv_ times 16 columns of b's at `bp`, `count` words
+    // of depth. The sums go to `sums` at `at`, rows `stride` apart, and begin with what is there where `before` holds.
+    void tile_registers(int64_t rows, const Factor& a, LExpr ap, const Factor& b, LExpr bp, LExpr count, loop::BufferId sums, LExpr at,
+                        int64_t stride, LExpr before);
     LExpr sum(const Accumulators& acc, int64_t row, int64_t vector) {
         return b_.get(acc[static_cast<size_t>(row * nv_ + vector)]);
     }

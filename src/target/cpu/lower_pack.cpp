@@ -35,9 +35,9 @@ LExpr factor_value(Point& point, ExprId factor, DType t) {
 
 namespace {
 constexpr int64_t kLargestStep = 4;  // between lanes, of a load that shuffles pick apart
+}  // namespace
 
-// Columns of a square of vectors: the lanes of the i-th result are the i-th lanes of all. Blocks of 4, 2, 1 lanes
-// change places between vectors that lie as far apart.
+// Blocks of 4, 2, 1 lanes change places between vectors that lie as far apart.
 std::vector<LExpr> transposed(loop::Builder& b, std::vector<LExpr> v) {
     const int n = static_cast<int>(v.size());
     for (int far = n / 2; far > 0; far /= 2) {
@@ -56,7 +56,6 @@ std::vector<LExpr> transposed(loop::Builder& b, std::vector<LExpr> v) {
     }
     return v;
 }
-}  // namespace
 
 Packer::Packer(Context& c, Point& point, ExprId factor, std::vector<VarId> across, std::vector<VarId> along,
                int64_t width, int lanes, DType type, loop::BufferId row, Words words)
@@ -202,6 +201,12 @@ bool Packer::flat() const {
 }
 
 void Packer::pack(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one) {
+    if (words_.tile_rows) return into_tiles(dst, base, stride, first, end, k0, k1);
+    bring(dst, base, stride, first, end, k0, k1, one);
+    if (words_.tiles) fill_up(dst, base, stride, loop::ceildiv(end - first, width_), b_.let("words", loop::ceildiv(k1 - k0, words_.parts)));
+}
+
+void Packer::bring(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one) {
     if (across_.empty() || along_.empty()) return one_by_one(dst, base, stride, first, end, k0, k1);
     const auto along = step(along_.back()), across = step(across_.back());
     const bool can_along = along && *along >= 1 && *along <= kLargestStep;

@@ -18,18 +18,25 @@ void decode(Context& c, Point& point, const std::vector<math::VarId>& vars, loop
 // they add is below 2^-126 times the other factor.
 loop::Expr factor_value(Point& point, math::ExprId factor, DType t);
 
+// Columns of a square of vectors: the lanes of the i-th result are the i-th lanes of all.
+std::vector<loop::Expr> transposed(loop::Builder& b, std::vector<loop::Expr> v);
+
 // A factor in parts of 16 or 8 bits, several of which stand side by side in a word of 32 bits: neighbours along the depth,
 // the first in the lowest bits, zero past the end of the depth. There is one variable of depth then.
 struct Words {
     int parts = 1;                      // of one word; 1: panels hold elements as they are
     math::ExprId value = math::kNone;   // a bf16 in f32, or of type i8 or u8
+    bool tiles = false;                 // for tile registers: zero as far as a whole number of kTileWords words of depth
+    bool tile_rows = false;             // rows for such: see Packer
     bool flip = false;                  // the highest bit of each part: an i8 becomes the u8 that is 128 more, or the reverse
 };
 
 // A panel holds `width` rows (or columns) of a factor, one position of the depth after another: the element of row r at
 // depth k lies at (k - k0) * width + r. Rows and depth are flattened index variables. A last panel that is not full
 // repeats the last row in place of those that are missing; what a register tile makes of them is not kept. Of words, all
-// that is said of positions of depth inside a panel counts words; k0 is a multiple of the parts.
+// that is said of positions of depth inside a panel counts words; k0 is a multiple of the parts. Rows for tile registers lie
+// kTileRows at a time, one row after another, kTileWords words of depth of each: word w of row r, both of one tile, at
+// r * kTileWords + w, the panel's next kTileRows rows behind that, then the next words of depth.
 class Packer {
 public:
     // `row`: scratch memory for the widest [first, end) that pack() will be asked for and 2 * lanes elements more,
@@ -72,6 +79,11 @@ private:
     void along_depth(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
     void block(loop::BufferId dst, LExpr at, const std::vector<std::vector<LExpr>>& rows, LExpr position, LExpr mask);
     void across_rows(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one);
+    void bring(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1, bool one);
+    void into_tiles(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
+    std::vector<LExpr> tile_of_rows(LExpr first, LExpr end, LExpr k, LExpr k1);
+    std::vector<LExpr> tile_of_columns(LExpr first, LExpr end, LExpr k, LExpr k1);
+    void fill_up(loop::BufferId dst, LExpr base, LExpr stride, LExpr panels, LExpr words);
     void one_by_one(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LExpr end, LExpr k0, LExpr k1);
     void row_of(const Range& lines, LExpr first, LExpr end);
 

@@ -32,7 +32,7 @@ ContractCommon::Factor ContractCommon::factor(const char* which, ExprId e, const
     Factor f{.name = which, .value = e, .across = across, .along = along, .batch = batch_of(e), .width = width,
              .span = extent(across)};
     if (parts_ > 1) {
-        f.words = {static_cast<int>(parts_), e, false};
+        f.words = {.parts = static_cast<int>(parts_), .value = e, .tiles = plan_.tiles, .tile_rows = plan_.tiles && &across == &k_.m};
         if (parts_ == 4) {
             f.bytes = *schedule::byte_factor(c_.math, e, k_.k);
             f.words.value = f.bytes.value;
@@ -258,6 +258,10 @@ LExpr ContractCommon::panel_room(const Factor& f, int64_t depth) {
 std::vector<int64_t> ContractCommon::rest_tiles() const {
     if (rows_.multiple_of(mr_) || mr_ <= 4) return {};
     const auto n = rows_.constant();
+    if (plan_.tiles) {
+        const bool half = mr_ > loop::kTileRows && (!n || *n % mr_ <= loop::kTileRows);
+        return half ? std::vector<int64_t>{loop::kTileRows} : std::vector<int64_t>{};
+    }
     if (!n) return skip_.is(0) ? std::vector<int64_t>{1, 4} : std::vector<int64_t>{4};
     return *n % mr_ <= mr_ / 2 ? std::vector<int64_t>{*n % mr_} : std::vector<int64_t>{};
 }

@@ -38,6 +38,7 @@ Planned plan(const Request& r, const Features& f) {
                  .l2_bytes = f.l2_bytes,
                  .near_bytes = f.near_bytes,
                  .bf16_pairs = f.bf16,
+                 .tiles = f.amx,
                  .byte_fours = f.vnni && f.masked};
     const auto written_out = write_out_tables(*r.program);
     p.kernel = schedule::form_kernel_with_rows(written_out ? *written_out : *r.program, r.constant_inputs);
@@ -58,7 +59,7 @@ std::vector<StageFacts> stage_facts(const Lowered& l, const SymValues& sizes) {
         if (const auto& c = s.contraction; c && f.tasks > 0) {
             RegisterTile t{static_cast<int>(c->rows), static_cast<int>(c->columns), value(c->m), value(c->n), value(c->k),
                            value(c->batch)};
-            t.parts = c->parts;
+            t.speed = c->speed;
             const int64_t rest = t.m % c->rows;
             const auto smaller = std::find_if(c->smaller.begin(), c->smaller.end(), [&](int64_t n) { return n >= rest; });
             const int64_t rows = t.m - rest + (rest == 0 ? 0 : smaller == c->smaller.end() ? c->rows : *smaller);

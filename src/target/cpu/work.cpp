@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedule/parts.h"
 #include "target/cpu/lower.h"
 
 namespace opwright::target::cpu {
@@ -17,7 +18,8 @@ public:
             for (VarId v : q.vars) n = n * p.vars[v].extent;
             if (nest.contraction) {
                 for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
-                total_ = total_ + n * Sym(kContractionWork / std::max(1, plan.contract.parts));
+                const int64_t speed = schedule::speed_of(std::max(1, plan.contract.parts), plan.contract.tiles);
+                total_ = total_ + n * Sym(std::max<int64_t>(1, kContractionWork / speed));
                 continue;
             }
             lanes_ = std::max(1, plan.equations[j].lanes);
