@@ -141,7 +141,7 @@ private:
             for (ValueId v : s_.g.nodes[n].outputs)
                 if (v != kNone && leaves_both(v, t)) t.outputs.push_back(v);
         t.program = s_.merged(t.nodes, t.inputs, t.outputs);
-        const ProgramWork w = program_work(*t.program, s_.sizes, s_.machine.together);
+        const ProgramWork& w = s_.work(*t.program);
         describe(t);
         const Estimate before_p = s_.time(p), before_c = s_.time(c);
         const Work one = alone(w);
@@ -167,8 +167,8 @@ private:
         trials_[t.producer] = std::move(t);
     }
 
-    Work alone_of(Group& g) { return alone(g.nodes.size() == 1 ? s_.works[g.nodes[0]] : program_work(s_.form(g), s_.sizes, s_.machine.together)); }
-    int nests(Group& g) { return g.nodes.size() == 1 ? s_.works[g.nodes[0]].nests : program_work(s_.form(g), s_.sizes, s_.machine.together).nests; }
+    Work alone_of(Group& g) { return alone(g.nodes.size() == 1 ? s_.works[g.nodes[0]] : s_.work(s_.form(g))); }
+    int nests(Group& g) { return g.nodes.size() == 1 ? s_.works[g.nodes[0]].nests : s_.work(s_.form(g)).nests; }
 
     // Whether v is wanted outside both groups.
     bool leaves_both(ValueId v, const Trial& t) const {

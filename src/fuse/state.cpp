@@ -58,7 +58,7 @@ State::State(graph::Graph graph, const Options& options)
             view[id] = math::drop_unit_variables(*p);
         }
         facts[id] = summarise(program(id));
-        works[id] = program_work(program(id), sizes, machine.together);
+        works[id] = work(program(id));
     }
 }
 
@@ -129,13 +129,24 @@ const math::Program& State::form(Group& group) const {
     return *group.program;
 }
 
+const ProgramWork& State::work(const math::Program& p) const {
+    std::string key = p.canonical();
+    for (const std::string& symbol : p.symbols()) {
+        const auto size = sizes.find(symbol);
+        key += size == sizes.end() ? ";?" : fmt::format(";{}", size->second);
+    }
+    const auto [at, first] = counted.try_emplace(std::move(key));
+    if (first) at->second = program_work(p, sizes, machine.together);
+    return at->second;
+}
+
 const Estimate& State::time(Group& group) const {
     if (group.alone) return *group.alone;
     if (group.nodes.size() == 1) {
         const NodeId n = group.nodes[0];
         group.alone = is_view(n) ? Estimate{} : estimate(machine, fuse::alone(works[n]));
     } else {
-        group.alone = estimate(machine, fuse::alone(program_work(form(group), sizes, machine.together)));
+        group.alone = estimate(machine, fuse::alone(work(form(group))));
     }
     return *group.alone;
 }

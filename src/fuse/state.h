@@ -1,5 +1,6 @@
 // What the planner's passes share. Private to fuse/.
 #pragma once
+#include <string>
 #include <unordered_map>
 
 #include "fuse/fuse.h"
@@ -49,6 +50,7 @@ struct State {
     std::vector<bool> lone;                            // by node: a view that stands by itself too
     std::unordered_map<graph::NodeId, size_t> decided;  // the latest record of a producer
     double measured = 0;
+    mutable std::unordered_map<std::string, ProgramWork> counted;  // by canonical text and sizes
 
     const math::Program& program(graph::NodeId n) const { return view[n] ? *view[n] : g.nodes[n].program; }
     bool is_view(graph::NodeId n) const { return g.nodes[n].kind == graph::NodeKind::View; }
@@ -64,6 +66,8 @@ struct State {
     // The group as a kernel of its own: its program and what it takes.
     const math::Program& form(Group& g) const;
     const Estimate& time(Group& g) const;
+    // How much a program computes and moves at these sizes. The layers of a model are alike: counted once for each form.
+    const ProgramWork& work(const math::Program& p) const;
     // Of a group put together from its members' work, without its program.
     Work combined(const Group& g) const;
     void record(graph::NodeId producer, Decision d);
