@@ -93,7 +93,7 @@ TEST(TransposedTiles, AreUsedWhereBothSidesAreLong) {
     EXPECT_EQ(variant("transposed", DType::F32, {{"m", 8192}, {"n", 8192}}, false),
               "transposed_kernel VECTOR=1 TILE=64 blocks=16384");
     EXPECT_EQ(variant("transposed", DType::F32, {{"m", 8192}, {"n", 15}}),
-              "transposed_kernel_narrow VECTOR=4 blocks=120");
+              "transposed_kernel_narrow VECTOR=4 blocks=60");
 }
 
 }  // namespace
