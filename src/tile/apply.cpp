@@ -105,7 +105,7 @@ private:
                 return Diagnostic(fmt::format("The schedule takes tiles for the contraction of {}, and {}.", lhs, what), {}, "Leave \"tiles\" out.");
             };
             if (!m.tiles) return wrong("the processor has none");
-            if (!schedule::tiles_on(math_, *nest.contraction, m) || schedule::from_windows(c)) return wrong("its factors are none that they take");
+            if (!schedule::tiles_on(math_, *nest.contraction, m) || schedule::from_windows(c)) return wrong("its factors are neither bf16 nor 8-bit integers, the columns' without a zero point");
             if (c.parts != schedule::parts_of(math_, *nest.contraction))
                 return wrong(fmt::format("\"parts\" is {} instead of {}", c.parts, schedule::parts_of(math_, *nest.contraction)));
             if ((c.mr != target::kTileRows && c.mr != 2 * target::kTileRows) || c.nv > 2 || c.lanes != target::kTileWords)
