@@ -102,7 +102,7 @@ private:
             }
         for (size_t i = skip; i < x.args.size(); ++i) count(x.args[i], plan, w, reduces, seen);
     }
-    // Whether squares of a read across the lanes are turned in registers (target/cpu/lower_turned.h), with a permutation
+    // Whether squares of a read across the lanes are turned in registers (target/cpu/lower/turned.h), with a permutation
     // a level and vector.
     static bool turned(const EquationPlan& e) { return e.lane_first && e.unroll == 1 && e.lanes > 1 && e.lanes <= 16; }
     // Elements from lane to lane; kFar where that is not known.

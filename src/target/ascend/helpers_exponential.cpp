@@ -1,4 +1,4 @@
-// Exponentials, logarithms and powers of the scalar unit. Coefficients are the minimax fits of target/cpu/math.cpp,
+// Exponentials, logarithms and powers of the scalar unit. Coefficients are the minimax fits of target/cpu/emit/math.cpp,
 // here without fused multiply-add. Errors stated are bounds in units of the last place against exact values, measured
 // over random floats of all exponents (target_ascend_test.cpp).
 #include "target/ascend/helper_tables.h"

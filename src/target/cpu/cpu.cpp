@@ -20,7 +20,7 @@
 #include "target/cpu/features.h"
 #include "target/cpu/jit.h"
 #include "target/cpu/loop_facts.h"
-#include "target/cpu/lower.h"
+#include "target/cpu/lower/lower.h"
 #include "target/cpu/plan.h"
 #include "target/cpu/variants.h"
 #include "tile/apply.h"

@@ -7,7 +7,7 @@
 #include "schedule/schedule.h"
 #include "target/cpu/cpu.h"
 #include "target/cpu/features.h"
-#include "target/cpu/lower.h"
+#include "target/cpu/lower/lower.h"
 
 namespace opwright::target::cpu {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "schedule/parts.h"
-#include "target/cpu/lower.h"
+#include "target/cpu/lower/lower.h"
 
 namespace opwright::target::cpu {
 using namespace math;
