@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Matrix products: Opwright against torch's (MKL, oneDNN) and, in f32, the OpenBLAS that NumPy brings.
 
-    .venv/bin/python bench/gemm.py [--dtype f32|bf16|int8] [--json] [--threads N] [--processor-time] [--seconds S] [SIZE...]
+    .venv/bin/python bench/gemm.py [--dtype f32|bf16|int8] [--json] [--threads N] [--processor-time] [--seconds S] [--openblas KERNEL] [SIZE...]
 
 SIZE is N or MxNxK; without one, squares from 64 to 2048 and skinny shapes. Needs torch: scripts/setup.sh --bench. Candidates
 take turns, on several threads of some milliseconds each; each figure is that of the least of many runs, with the median
@@ -20,8 +20,6 @@ import statistics
 import sys
 import time
 from pathlib import Path
-
-from prepared import PreparedCall
 
 FLOATS = "op mm(x: T[m,k], w: T[k,n]) -> y: T[m,n] where T in float:\n    y[m,n] = sum[k](x[m,k] * w[k,n])\n"
 BYTES = "op mm(x: i8[m,k], w: i8[k,n]) -> y: i32[m,n]:\n    y[m,n] = sum[k](cast(x[m,k], i32) * cast(w[k,n], i32))\n"
@@ -42,6 +40,7 @@ def candidates(dtype, m, n, k, threads):
     import numpy as np
     import torch
     import opwright_session as session
+    from prepared import PreparedCall
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(n)
@@ -115,11 +114,16 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processor-time", action="store_true")
     parser.add_argument("--seconds", type=float, default=2.0, help="measuring time a size")
+    parser.add_argument("--openblas", metavar="KERNEL", help="OpenBLAS's kernel: SkylakeX where there is AVX-512, else Haswell")
     args = parser.parse_args()
     if args.processor_time and args.threads != 1:
         sys.exit("--processor-time counts the calling thread alone: use it with one thread.")
     clock = time.thread_time if args.processor_time else time.perf_counter
-    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX" if "avx512f" in Path("/proc/cpuinfo").read_text() else "Haswell")
+    # Read when NumPy is first imported, so set before anything that does.
+    assert "numpy" not in sys.modules, "NumPy is loaded: its OpenBLAS has chosen a kernel already"
+    for name in [name for name in os.environ if name.startswith("OPENBLAS_")]:
+        del os.environ[name]  # what the machine is set to may be slower
+    os.environ["OPENBLAS_CORETYPE"] = args.openblas or ("SkylakeX" if "avx512f" in Path("/proc/cpuinfo").read_text() else "Haswell")
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(args.threads)
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
