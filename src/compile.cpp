@@ -59,16 +59,17 @@ Result<Compiled> compile(Graph g, const CompileOptions& o, runtime::ThreadPool& 
     // Each program by itself, without temporaries and dimensions that need not be there.
     g = stage("normalise", std::move(g), o.check, fuse::normalise);
     // Nodes join the node that reads them.
-    if (o.fuse)
+    if (o.fuse) {
+        g = stage("merge rows", std::move(g), o.check, fuse::merge_rows);
         g = stage("fuse", std::move(g), o.check, [&](Graph whole) {
             r.planned = fuse::fuse(std::move(whole), plan_fusion(o, pool));
             r.decisions = std::move(r.planned.decisions);
             return std::move(r.planned.graph);
         });
-    else {  // what it would have done is told all the same
+    } else {  // what it would have done is told all the same
         CompileOptions unmeasured = o;
         unmeasured.fusion.measure_seconds = 0;
-        r.planned = fuse::fuse(g, plan_fusion(unmeasured, pool));
+        r.planned = fuse::fuse(fuse::merge_rows(g), plan_fusion(unmeasured, pool));
         r.planned.graph = {};
         r.decisions = std::move(r.planned.decisions);
         for (fuse::Decision& d : r.decisions)

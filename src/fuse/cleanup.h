@@ -21,4 +21,8 @@ graph::Graph remove_dead(graph::Graph g);
 // input once, no unit variables.
 graph::Graph normalise(graph::Graph g);
 
+// Programs that follow a product element by element, or row by row, go over its rows where the model says them by several
+// dims (a linear layer on [batch, length, width]): no view is then left between them. Expects a normalised graph.
+graph::Graph merge_rows(graph::Graph g);
+
 }  // namespace opwright::fuse
