@@ -1,7 +1,9 @@
-// A register tile of a packed matrix product built by hand: right, and wholly in registers.
+// Matrix products: a register tile built by hand, right and wholly in registers; the loops around tiles.
 #include "../../bench/register_tile.h"
-
+#include "lang/library.h"
+#include "target/cpu/plan.h"
 #include "target_cpu_test_util.h"
+#include "tile/apply.h"
 
 namespace opwright::target::cpu {
 namespace {
@@ -46,6 +48,32 @@ TEST(TargetCpuGemm, RegisterTilesAreRight) {
                     ASSERT_EQ(c[static_cast<size_t>(i * nr + j)], want) << name(f.level) << k;
                 }
         }
+    }
+}
+
+// The loops of a product of matrices of these sizes.
+std::string loops(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
+    lang::Library library;
+    const std::string x = "x: f32[" + m + "," + k + "]", w = "w: f32[" + k + "," + n + "]";
+    const Status s = library.add(std::make_shared<const Source>(
+        Source{"test.op", "op product(" + x + ", " + w + ") -> y: f32[" + m + "," + n + "]:\n    y[i,j] = sum[l](x[i,l] * w[l,j])\n"}));
+    EXPECT_TRUE(s.ok()) << (s.ok() ? "" : render(s.error()));
+    const auto p = library.elaborate_symbolic("product");
+    EXPECT_TRUE(p.ok()) << (p.ok() ? "" : render(p.error()));
+    const Planned planned = plan({.program = &*p, .constant_inputs = {false, false}}, f);
+    const auto tiles = tile::apply(planned.kernel, planned.untuned, planned.machine);
+    EXPECT_TRUE(tiles.ok()) << (tiles.ok() ? "" : render(tiles.error()));
+    return loop::print(lower(*tiles).program);
+}
+
+// Short sums are stored along the rows: a row's results lie side by side, and the next ones are asked for there.
+TEST(TargetCpuGemm, ShortSumsGoAlongTheRows) {
+    for (const Features& f : machine_levels()) {
+        const std::string brief = loops("1200", "2048", "16", f), deep = loops("1200", "2048", "1000", f);
+        EXPECT_NE(brief.find("let i: i64 = m0 + outer *"), std::string::npos) << brief;
+        EXPECT_NE(brief.find("let j: i64 = n0 + inner *"), std::string::npos) << brief;
+        EXPECT_NE(deep.find("let i: i64 = m0 + inner *"), std::string::npos) << deep;
+        EXPECT_NE(deep.find("let j: i64 = n0 + outer *"), std::string::npos) << deep;
     }
 }
 
