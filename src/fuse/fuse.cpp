@@ -33,7 +33,11 @@ Graph rewritten(State& s) {
         n.inputs = std::move(group.inputs);
         n.outputs = std::move(group.outputs);
         for (NodeId m : group.nodes)
-            for (const SourceOp& source : s.g.nodes[m].sources) n.sources.push_back(source);
+            for (const SourceOp& source : s.g.nodes[m].sources) {
+                // An operator of the model may have become several nodes.
+                const auto same = [&](const SourceOp& o) { return o.name == source.name && o.type == source.type; };
+                if (std::none_of(n.sources.begin(), n.sources.end(), same)) n.sources.push_back(source);
+            }
         nodes.push_back(std::move(n));
     }
     Graph g = std::move(s.g);

@@ -170,7 +170,7 @@ private:
         if (!f.map && !f.reduces) return f.work.scans ? "it holds a scan" : "it is assembled piece by piece";
 
         m = {.aligned = true, .repeats = false, .sites = 0, .recompute = 0};
-        bool edges = false;
+        bool edges = false, factor = false;
         for (NodeId r : s_.uses.readers[v]) {
             const auto it = g.members.find(r);
             if (it == g.members.end()) continue;
@@ -183,6 +183,7 @@ private:
                 m.aligned &= to.aligned && u.identity;
                 m.sites += u.sites * to.sites;
                 edges |= u.edges;
+                factor |= rf.contraction && u.repeats && !to.repeats;
                 double times = s_.works[r].inputs[i].wanted / std::max(1.0, s_.works[r].inputs[i].elements);
                 // A product evaluates a factor once for so many results, when it packs it.
                 if (rf.contraction) times = std::max(std::min(times, 1.0), times / s_.machine.reuse);
@@ -208,6 +209,7 @@ private:
         if (f.movement && m.sites <= 8) return "";
         if (w.free() && w.all_affine && m.sites <= 8 && !g.contracts) return "";
         if (!m.repeats && w.cheap() && w.loads * m.sites <= m.sites + 1 + w.loads && m.sites <= 3) return "";
+        if (m.repeats && factor && m.recompute <= 1.001) return "it is a product's factor, and only what moves elements is computed while those are packed";
         return m.repeats ? "its elements would be computed more than once" : fmt::format("it is read at {} places", m.sites);
     }
 

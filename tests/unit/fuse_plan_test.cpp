@@ -49,7 +49,7 @@ std::vector<Case> cases() {
              return d.matmul("context", d.softmax_by_parts("s", d.binary("mask", Fn::Add, s, d.in("bias", {m, n}))), v);
          },
          3,
-         {{"mask", "a product is computed in tiles"}, {"s_div", "its elements would be computed more than once"}},
+         {{"mask", "a product is computed in tiles"}, {"s_div", "it is a product's factor, and only what moves elements is computed while those are packed"}},
          {{"scores", How::Epilogue}, {"scale", How::Substituted}}},
         {"a residual that a norm reads too",
          [=](Draft& d) {

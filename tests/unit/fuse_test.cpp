@@ -52,7 +52,7 @@ TEST(Fuse, CostlyProducersAreNotRepeated) {
     d.g.outputs = {z};
     const Fused f = expect_same(d.g, {counted({3, 4}), counted({4, 5})});
     EXPECT_EQ(f.graph.nodes.size(), 2u);
-    EXPECT_EQ(refusal(f, "e"), "its elements would be computed more than once");
+    EXPECT_EQ(refusal(f, "e"), "it is a product's factor, and only what moves elements is computed while those are packed");
 }
 
 TEST(Fuse, PrologueOfAReductionAndTransposeOfAnOperand) {
@@ -151,6 +151,16 @@ TEST(FuseCleanup, ViewsOfViewsAndOfConstants) {
     const Graph g = remove_dead(fold_views(fold_constants(d.g)));
     EXPECT_EQ(g.nodes.size(), 1u);  // z is folded, y reads x
     expect_same(d.g, {counted({2, 3})});
+}
+
+TEST(Fuse, AnOperatorThatBecameSeveralNodesIsNamedOnce) {
+    Draft d;
+    const ValueId x = d.in("x", {8, 16});
+    d.g.outputs = {d.with_number("mean", Fn::Div, d.row_sum("mean", x), 16)};
+    for (Node& n : d.g.nodes) n.sources = {{"mean", "ReduceMean"}};
+    const Fused f = fuse(normalise(remove_dead(d.g)));
+    ASSERT_EQ(f.graph.nodes.size(), 1u);
+    EXPECT_EQ(f.graph.nodes[0].sources.size(), 1u);
 }
 
 }  // namespace
