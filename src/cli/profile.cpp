@@ -36,10 +36,7 @@ struct Measured {
 
 Result<Measured> measure_compiled(const Flags& f, std::shared_ptr<const Compiled> c, std::span<const Tensor> inputs,
                                   const explain::Machine& machine, runtime::ThreadPool& pool) {
-    explain::ProfileOptions options = f.options;
-    // On the page every kernel can be asked about.
-    if (!f.html.empty()) options.explained = static_cast<int>(c->executable->graph().nodes.size());
-    OPW_TRY(explain::Profile p, explain::profile(*c, inputs, machine, pool, options));
+    OPW_TRY(explain::Profile p, explain::profile(*c, inputs, machine, pool, f.options));
     Measured m{std::move(p), std::move(c), {}, {}};
     if (!f.trace.empty() && !m.profile.device) {
         OPW_TRY(m.timeline, explain::timeline(*m.compiled->executable, inputs, pool, kTracedRuns));

@@ -76,12 +76,23 @@ std::string scalar_text(const Evidence& e) {
     return "";
 }
 
+// What else than the functions that cost most the model could take.
+std::string functions_text(const Evidence& e) {
+    const auto cost = [](const Evidence::Function& f) { return f.count * f.seconds; };
+    const auto most = std::max_element(e.functions.begin(), e.functions.end(), [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+    const std::string name = most == e.functions.end() ? "" : most->name;
+    if (name == "/") return "multiplication with a reciprocal in place of the divisions, where the divisor is one number or one a row and the model allows it";
+    std::string r = name.empty() ? "a cheaper form of these functions" : fmt::format("a cheaper form of {}", name);
+    if (name == "erf") r += " (GELU's form with tanh)";
+    if (name == "exp" || name == "tanh" || name == "sigmoid") r += " (the hard forms of sigmoid and swish)";
+    return r + ", where the model allows it";
+}
+
 // What to do about a part; empty: nothing that is known.
 std::string remedy(const Row& r, const Profile& p, const Part& part) {
     const Evidence& e = r.evidence;
     switch (part.cause) {
-        case Cause::Functions:
-            return "a cheaper form of these functions (the tanh form of GELU, the hard forms of sigmoid and swish), where the model allows it";
+        case Cause::Functions: return functions_text(e);
         case Cause::Padding: return "extents that are multiples of the register tile: " + tile_text(e);
         case Cause::Packing: return "constant factors, which are packed once for all runs, or more results to each packed element";
         case Cause::Subnormals:
@@ -128,6 +139,8 @@ const Candidate* refused(const Row& r, const Profile& p) {
     const Candidate* best = nullptr;
     for (const Candidate& c : p.candidates) {
         if (c.taken || c.bytes <= 0) continue;
+        const fuse::Decision& d = c.decision;
+        if (d.predicted_before > 0 && d.predicted_after >= d.predicted_before) continue;
         const bool mine = std::any_of(r.sources.begin(), r.sources.end(),
                                       [&](const graph::SourceOp& s) { return s.name == c.producer || s.name == c.consumer; });
         if (mine && (!best || c.bytes > best->bytes)) best = &c;
@@ -137,7 +150,8 @@ const Candidate* refused(const Row& r, const Profile& p) {
 
 double fusion_gain(const Candidate& c, const Profile& p) {
     const double bandwidth = p.machine.bandwidth(c.bytes);
-    return (bandwidth > 0 ? c.bytes / bandwidth : 0) + p.machine.dispatch_seconds + p.call_seconds;
+    const double start = c.start > 0 ? c.start : p.machine.dispatch_seconds + p.call_seconds;
+    return std::min((bandwidth > 0 ? c.bytes / bandwidth : 0) + start, c.least);
 }
 
 std::string fusion_hint(const Row& r, const Profile& p) {
@@ -156,8 +170,10 @@ std::string advise(const Row& r, const Profile& p) {
         unsteady = fmt::format(" Its median run took {}: other processes or the clock, not the kernel; {} is the least of {} runs.", time_text(r.seconds), time_text(t), p.repeats);
 
     if (little_but_start(r)) {
-        std::string s = fmt::format("Takes {} for work of {}: starting a kernel on {} thread{} costs {}, which is most of it.", time_text(t),
-                                    time_text(std::max(r.floor_memory, r.floor_arithmetic)), m.threads, m.threads == 1 ? "" : "s", time_text(r.floor_launch));
+        const bool handed = r.floor_launch > p.call_seconds;
+        std::string s = fmt::format("Takes {} for work of {}: starting a kernel{} costs {}, and so little work does not outweigh it.", time_text(t),
+                                    time_text(std::max(r.floor_memory, r.floor_arithmetic)),
+                                    handed ? fmt::format(" on {} thread{}", m.threads, m.threads == 1 ? "" : "s") : "", time_text(r.floor_launch));
         return s + (hint.empty() ? " Nothing is left to fuse it with; larger inputs (a batch) use the start better." : fmt::format(" Next: {}.", hint)) + unsteady;
     }
     if (r.bound() == Bound::Memory && r.of_floor() >= 0.6) {

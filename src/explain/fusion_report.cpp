@@ -94,6 +94,18 @@ double predicted_seconds(const Compiled& c, const graph::Node& n) {
     return fuse::estimate(c.planned.machine, fuse::alone(fuse::program_work(n.program, c.planned.sizes, c.planned.machine.together))).seconds;
 }
 
+// By node: whether it depends on constants alone, and runs when the model is compiled.
+std::vector<bool> run_once(const graph::Graph& g) {
+    std::vector<bool> once(g.nodes.size());
+    for (graph::NodeId i = 0; i < g.nodes.size(); ++i)
+        once[i] = std::all_of(g.nodes[i].inputs.begin(), g.nodes[i].inputs.end(), [&](graph::ValueId v) {
+            if (v == graph::kNone || g.values[v].constant) return true;
+            const graph::NodeId producer = g.values[v].producer;
+            return producer != graph::kNone && once[producer];
+        });
+    return once;
+}
+
 std::string layouts_text(const Compiled& c) {
     std::string r;
     for (const fuse::LayoutRegion& region : c.layouts) {
@@ -129,12 +141,17 @@ std::string fusion_text(const Compiled& c, size_t limit) {
         if (d.taken) saved += bytes_of(d, c);
     }
     const graph::Graph& g = c.executable->graph();
-    size_t kernels = 0;
+    const std::vector<bool> once = run_once(g);
+    size_t kernels = 0, at_first = 0;
     double total = 0;
-    for (const graph::Node& n : g.nodes)
-        if (n.kind == graph::NodeKind::Compute) ++kernels, total += predicted_seconds(c, n);
-    std::string r = wrapped(fmt::format("fusion: {} candidates, {} taken, which saves {} of memory traffic; {} kernels remain, predicted to take {}",
-                                        c.decisions.size(), taken.size(), bytes_text(saved), kernels, time_text(total)));
+    for (graph::NodeId i = 0; i < g.nodes.size(); ++i) {
+        if (g.nodes[i].kind != graph::NodeKind::Compute) continue;
+        if (once[i]) ++at_first;
+        else ++kernels, total += predicted_seconds(c, g.nodes[i]);
+    }
+    std::string r = wrapped(fmt::format("fusion: {} candidates, {} taken, which saves {} of memory traffic; {} kernel{}, predicted to take {}{}",
+                                        c.decisions.size(), taken.size(), bytes_text(saved), kernels, kernels == 1 ? " remains" : "s remain", time_text(total),
+                                        at_first ? fmt::format("; {} more run once, on constants", at_first) : ""));
     const fuse::Machine& m = c.planned.machine;
     r += wrapped(fmt::format("weighed for {}, {} unit{} ({})", m.name, m.units, m.units == 1 ? "" : "s", m.origin));
     r += wrapped(sizes_text(c.planned));

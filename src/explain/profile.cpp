@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
+#include <set>
 
 #include "derive/cost.h"
 #include "explain/function_cost.h"
@@ -141,6 +141,47 @@ Bound Row::bound() const {
     return floor() == floor_memory ? Bound::Memory : Bound::Launch;
 }
 
+std::string_view Row::mostly() const {
+    const Part* largest = nullptr;
+    for (const Part& part : parts)
+        if (part.cause != Cause::Unknown && (!largest || part.seconds > largest->seconds)) largest = &part;
+    return largest ? explain::name(largest->cause) : explain::name(bound());
+}
+
+std::vector<std::vector<size_t>> alike(const Profile& p) {
+    std::map<std::string, std::vector<size_t>> groups;
+    for (size_t i = 0; i < p.rows.size(); ++i) groups[fmt::format("{};{};{}", p.rows[i].type, p.rows[i].shapes, p.rows[i].schedule)].push_back(i);
+    std::vector<std::pair<double, std::vector<size_t>>> ordered;
+    for (auto& [key, rows] : groups) {
+        std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) { return p.rows[a].min_seconds > p.rows[b].min_seconds; });
+        double loss = 0;
+        for (size_t i : rows) loss += p.rows[i].loss();
+        ordered.push_back({loss, std::move(rows)});
+    }
+    std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::vector<size_t>> r;
+    for (auto& [loss, rows] : ordered) r.push_back(std::move(rows));
+    return r;
+}
+
+namespace {
+// What the kernels of a candidate take, so that no gain is promised that is more.
+void bound_candidates(Profile& p) {
+    std::map<std::string_view, std::vector<const Row*>> holding;
+    for (const Row& r : p.rows)
+        for (const graph::SourceOp& s : r.sources) holding[s.name].push_back(&r);
+    for (Candidate& c : p.candidates) {
+        const auto a = holding.find(c.producer), b = holding.find(c.consumer);
+        if (a == holding.end() || b == holding.end()) continue;
+        for (const auto* rows : {&a->second, &b->second})
+            for (const Row* r : *rows) {
+                if (r->min_seconds < c.least) c.start = r->floor_launch;
+                c.least = std::min(c.least, r->min_seconds);
+            }
+    }
+}
+}  // namespace
+
 Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const Machine& machine, runtime::ThreadPool& pool,
                         const ProfileOptions& o) {
     const runtime::Executable& e = *c.executable;
@@ -170,6 +211,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         OPW_TRY(p.call_seconds, call_seconds());
     }
     double total = 0;
+    std::set<std::string> operators;
     std::vector<std::map<math::Fn, math::Sym>> functions;  // by row
     std::vector<graph::NodeId> nodes;
     for (const runtime::StepTime& t : timing.steps) {
@@ -207,9 +249,10 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
             if (r.peak > 0) r.floor_arithmetic = r.flops() / r.peak;
             r.evidence.loops = k->loops(t.symbols);
         }
-        if (!machine.device) {  // what is one task is not handed to other threads
+        if (!machine.device) {  // what is one task is not handed to other threads, nor what took less than that takes
             const auto& stages = r.evidence.stages;
-            const bool shared = stages.empty() || std::any_of(stages.begin(), stages.end(), [](const auto& s) { return s.tasks > 1; });
+            const bool shared = (stages.empty() || std::any_of(stages.begin(), stages.end(), [](const auto& s) { return s.tasks > 1; })) &&
+                                r.min_seconds > machine.dispatch_seconds;
             r.floor_launch = p.call_seconds + (shared ? machine.dispatch_seconds : 0);
         }
         for (const auto& [f, count] : cost.by_function)
@@ -217,28 +260,24 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         functions.push_back(cost.by_function);
         nodes.push_back(t.node);
         total += r.min_seconds;
-        p.source_operators += std::max<size_t>(1, n.sources.size());
+        for (const graph::SourceOp& source : n.sources) operators.insert(source.name);
         p.rows.push_back(std::move(r));
     }
     for (Row& r : p.rows) r.share = total > 0 ? r.min_seconds / total : 0;
-
-    std::vector<size_t> order(p.rows.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p.rows[a].min_seconds > p.rows[b].min_seconds; });
-    order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, o.explained))));
-    if (order.empty()) return p;
+    p.source_operators = operators.size();
+    bound_candidates(p);
 
     if (p.device) {
-        for (size_t i : order) {
-            p.rows[i].parts = attribute(p.rows[i], p);
-            p.rows[i].changes = changes_on_device(p.rows[i], p);
-            p.rows[i].advice = advise_on_device(p.rows[i], p);
+        for (Row& r : p.rows) {
+            r.parts = attribute(r, p);
+            r.changes = changes_on_device(r, p);
+            r.advice = advise_on_device(r, p);
         }
         return p;
     }
-    // Evidence that takes time to gather, for the costliest rows.
+    // Evidence that takes time to gather.
     std::map<graph::NodeId, Row*> explained;
-    for (size_t i : order) {
+    for (size_t i = 0; i < p.rows.size(); ++i) {
         explained[nodes[i]] = &p.rows[i];
         size_t k = 0;
         for (const auto& [f, count] : functions[i]) {
@@ -253,10 +292,10 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         for (const runtime::StepTime& t : alone.steps)
             if (const auto it = explained.find(t.node); it != explained.end()) it->second->evidence.one_thread = t.min;
     }
-    for (size_t i : order) {
-        p.rows[i].parts = attribute(p.rows[i], p);
-        p.rows[i].changes = changes(p.rows[i], p);
-        p.rows[i].advice = advise(p.rows[i], p);
+    for (Row& r : p.rows) {
+        r.parts = attribute(r, p);
+        r.changes = changes(r, p);
+        r.advice = advise(r, p);
     }
     return p;
 }

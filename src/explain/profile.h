@@ -1,5 +1,7 @@
 // Where the time of a model or an operator goes, held against what this machine can do.
 #pragma once
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -22,7 +24,7 @@ struct Evidence {
         std::string name;
         double count = 0, seconds = 0;       // seconds one evaluation takes on one thread, measured apart
     };
-    std::vector<Function> functions;         // of the costliest rows alone
+    std::vector<Function> functions;
     double read = 0, subnormal = 0;          // elements of float inputs read as they are (not packed), and how many are subnormal
     double one_thread = 0;                   // seconds on one thread (least of the measured runs); 0: not measured
     std::vector<target::device::LaunchFacts> launches;  // on a device
@@ -62,12 +64,14 @@ struct Row {
     Evidence evidence;
     std::vector<Part> parts;                 // of min_seconds, which they add up to
     std::vector<Change> changes;             // the one that gains most first
-    std::string advice;                      // for the costliest rows: why it takes its time, and what to do next
+    std::string advice;                      // why it takes its time, and what to do next
 
     double flops() const { return simple + divide + special; }
     double intensity() const { return bytes > 0 ? flops() / bytes : 0; }
     double floor() const;
     Bound bound() const;                     // the largest of the three floors
+    double loss() const { return std::max(0.0, min_seconds - floor()); }
+    std::string_view mostly() const;         // the largest part that has a cause; without parts, what binds
     double of_floor() const { return min_seconds > 0 ? floor() / min_seconds : 0; }  // 1 = as fast as the floor allows
 };
 
@@ -78,6 +82,9 @@ struct Candidate {
     bool taken = false;
     double bytes = 0;                        // memory traffic saved, or that taking it would have saved
     fuse::Decision decision;
+    // Of the two kernels that hold its operators, where there are two: the lesser time, which is all that one of them can go
+    // without, and the lesser start. Infinite and 0: not known.
+    double least = std::numeric_limits<double>::infinity(), start = 0;
 };
 
 struct Profile {
@@ -100,14 +107,17 @@ struct Profile {
 
 struct ProfileOptions {
     int warmup = 3, repeats = 10;
-    int explained = 5;                       // rows that get advice
     bool one_thread = true;                  // with several threads, also measures on one: tells what the others gain
 };
 // Runs the executable on these inputs (in its graph's order) and holds each kernel against the machine's ceilings.
 Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const Machine& machine, runtime::ThreadPool& pool,
                         const ProfileOptions& o = {});
 
-// Fits 100 columns; the rows in order of cost, at most `limit` of them (0 = all).
+// Rows that are alike in operators, shapes and schedule, as the layers of a model are: the costliest of each first, and those that
+// lose most, all together, first.
+std::vector<std::vector<size_t>> alike(const Profile& p);
+
+// Fits 100 columns; the rows in order of cost, at most `limit` of them (0 = all), and what can be done about those that lose most.
 std::string to_text(const Profile& p, size_t limit = 25);
 // {"total_ms", "min_ms", "threads", ..., "operators": [{"name", "type", "ms", "share", "flops", "bytes", "intensity", "bound",
 //  "of_floor", ...}], "fusion": [...]}
@@ -125,9 +135,9 @@ std::vector<Change> changes_on_device(const Row& r, const Profile& p);
 std::string advise(const Row& r, const Profile& p);
 // The same for a kernel on a device: launch, waves, occupancy and spills in place of threads and tiles.
 std::string advise_on_device(const Row& r, const Profile& p);
-// The fusion that this row took part in, was refused, and would have saved most; nullptr: none.
+// The fusion that this row took part in, was refused though not predicted slower, and would have saved most; nullptr: none.
 const Candidate* refused(const Row& r, const Profile& p);
-// Seconds that its traffic costs, and the start of the kernel that would not be.
+// Seconds that its traffic costs, and the start of the kernel that would not be; no more than the lesser kernel takes.
 double fusion_gain(const Candidate& c, const Profile& p);
 // "fusing A into B would save 3 MB, about 20 us, but ..."; empty where nothing was refused that would save traffic.
 std::string fusion_hint(const Row& r, const Profile& p);

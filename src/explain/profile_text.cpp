@@ -13,8 +13,15 @@
 namespace opwright::explain {
 namespace {
 
+constexpr size_t kExplained = 5;  // kernels that the text says more of; JSON and the page do of all
+
 std::string right(const std::string& s, size_t width) { return std::string(width > columns(s) ? width - columns(s) : 0, ' ') + s; }
 std::string left(const std::string& s, size_t width) { return s + std::string(width > columns(s) ? width - columns(s) : 0, ' '); }
+
+std::string counted(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+// "layout conversion" and "not explained" are too long for a column.
+std::string mostly(const Row& r) { return r.mostly() == name(Cause::Conversion) ? "layout" : std::string(r.mostly()); }
 
 std::vector<size_t> by_cost(const Profile& p) {
     std::vector<size_t> order(p.rows.size());
@@ -26,9 +33,9 @@ std::vector<size_t> by_cost(const Profile& p) {
 std::string header_on_device(const Profile& p) {
     const Machine& m = p.machine;
     const runtime::DeviceTiming& d = *p.device;
-    std::string r = wrapped(fmt::format("{}: {} a run on {} (median of {}, least {}), {} kernels for {} operators",
+    std::string r = wrapped(fmt::format("{}: {} a run on {} (median of {}, least {}), {} for {}",
                                         cut(p.name.empty() ? "model" : p.name, 30), time_text(p.seconds), m.processor,
-                                        p.repeats, time_text(p.min_seconds), p.rows.size(), p.source_operators));
+                                        p.repeats, time_text(p.min_seconds), counted(p.rows.size(), "kernel"), counted(p.source_operators, "operator")));
     r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), {}FLOP/s (f64), {}FLOP/s (16-bit, {}), start of a kernel {}",
                              bytes_text(m.copy_bandwidth()), count_text(m.flops_f32), count_text(m.flops_f64),
                              count_text(m.flops_half), m.matrix_unit, time_text(m.dispatch_seconds)));
@@ -49,21 +56,22 @@ std::string to_text(const Profile& p, size_t limit) {
     if (p.device) {
         r += header_on_device(p);
     } else {
-    r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} kernels for {} operators", cut(p.name.empty() ? "model" : p.name, 30),
-                             time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", p.rows.size(), p.source_operators));
+    r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} for {}", cut(p.name.empty() ? "model" : p.name, 30),
+                             time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", counted(p.rows.size(), "kernel"),
+                             counted(p.source_operators, "operator")));
     r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}", bytes_text(p.machine.copy_bandwidth()),
                              count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds)));
     }
     r += wrapped(fmt::format("memory: {} for intermediate results (no plan could do with less than {}), {} of constants", bytes_text(static_cast<double>(p.memory.arena)),
                              bytes_text(static_cast<double>(p.memory.lower_bound)), bytes_text(static_cast<double>(p.memory.constants))));
-    r += wrapped(fmt::format("fusion: {} operators joined another, which saves {} of memory traffic a run", p.fused, bytes_text(p.fused_bytes)));
+    r += wrapped(fmt::format("fusion: {} joined another, which saves {} of memory traffic a run", counted(p.fused, "operator"), bytes_text(p.fused_bytes)));
     if (p.interruptions >= 1 || p.seconds > 1.3 * p.min_seconds)
         r += wrapped(fmt::format("unsteady: the system took a processor away {:.1f} times a run on average, and the median run took {:.1f} times the least; "
                                  "the times below are the least of {} runs",
                                  p.interruptions, p.min_seconds > 0 ? p.seconds / p.min_seconds : 1, p.repeats));
     r += "\n";
 
-    r += "operator                                     time share     FLOP    bytes FLOP/B bound     of floor\n";
+    r += "operator                                     time share     FLOP    bytes FLOP/B mostly    of floor\n";
     const std::vector<size_t> order = by_cost(p);
     size_t shown = 0;
     for (size_t i : order) {
@@ -71,7 +79,7 @@ std::string to_text(const Profile& p, size_t limit) {
         const Row& x = p.rows[i];
         r += left(cut(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.min_seconds), 9) + right(percent_text(x.share), 6) +
              right(count_text(x.flops()), 9) + right(bytes_text(x.bytes), 9) + right(fmt::format("{:.1f}", x.intensity()), 7) + " " +
-             left(std::string(name(x.bound())), 10) + right(percent_text(x.of_floor()), 8) + "\n";
+             left(mostly(x), 10) + right(percent_text(x.of_floor()), 8) + "\n";
     }
     if (limit && order.size() > limit) {
         double rest = 0;
@@ -79,11 +87,19 @@ std::string to_text(const Profile& p, size_t limit) {
         r += fmt::format("... and {} more, {} of the time\n", order.size() - limit, percent_text(rest));
     }
     r += "\n";
-    for (size_t i : order)
-        if (!p.rows[i].advice.empty()) {
-            r += cut(fmt::format("{} ({}) {}", p.rows[i].name, p.rows[i].type, p.rows[i].shapes), text_columns()) + "\n";
-            r += wrapped(p.rows[i].advice, 4, 4);
-        }
+    // What can be won, where most can be: of kernels that are alike, the costliest stands for all.
+    const auto groups = alike(p);
+    for (size_t g = 0; g < std::min(kExplained, groups.size()); ++g) {
+        const Row& x = p.rows[groups[g][0]];
+        if (x.advice.empty()) continue;
+        double loss = 0;
+        for (size_t i : groups[g]) loss += p.rows[i].loss();
+        r += cut(fmt::format("{} ({}) {}", x.name, x.type, x.shapes), text_columns()) + "\n";
+        if (const size_t others = groups[g].size() - 1; others > 0)
+            r += wrapped(fmt::format("and {} more like it: together {} above their floors, {} of the run", others, time_text(loss),
+                                     percent_text(p.min_seconds > 0 ? loss / p.min_seconds : 0)), 2, 4);
+        r += wrapped(x.advice, 4, 4);
+    }
     return r;
 }
 

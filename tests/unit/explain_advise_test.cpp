@@ -94,8 +94,68 @@ TEST(Advice, ExpensiveEpilogue) {
     const std::string s = advice(r, p);
     EXPECT_NEAR(part(r.parts, Cause::Functions), 2e-3, 1e-9);
     EXPECT_THAT(s, HasSubstr("2.00 ms 1.00 M erf"));
-    EXPECT_THAT(s, HasSubstr("Next: a cheaper form of these functions"));
+    EXPECT_THAT(s, HasSubstr("Next: a cheaper form of erf (GELU's form with tanh)"));
     EXPECT_THAT(s, Not(HasSubstr("multiples of the register tile")));
+}
+
+TEST(Advice, ACheaperFormIsThatOfTheFunctionThatCosts) {
+    const Profile p = machine();
+    Row r = product(p, 4e-3);
+    r.special = 1e6;
+    r.evidence.functions = {{"sin", 1e6, 2e-9}, {"erf", 10, 2e-9}};
+    EXPECT_THAT(advice(r, p), HasSubstr("Next: a cheaper form of sin, where"));
+    r.evidence.functions = {{"/", 1e6, 2e-9}};
+    EXPECT_THAT(advice(r, p), HasSubstr("Next: multiplication with a reciprocal"));
+}
+
+TEST(Advice, AFusionGainsNoMoreThanTheLesserKernelTakes) {
+    Profile p = machine();
+    Candidate c;
+    c.producer = "y", c.consumer = "z", c.bytes = 1e6;  // 10 us of traffic within the caches, and a start
+    EXPECT_NEAR(fusion_gain(c, p), 11e-6, 1e-9);
+    c.least = 2e-6;
+    EXPECT_DOUBLE_EQ(fusion_gain(c, p), 2e-6);
+    c.least = 1, c.start = 5e-8;  // of a kernel that is not handed to other threads
+    EXPECT_NEAR(fusion_gain(c, p), 10.05e-6, 1e-9);
+}
+
+TEST(Advice, WhatIsPredictedSlowerIsNoGain) {
+    Profile p = machine();
+    Row r = product(p, 4e-3);
+    r.sources = {{"y", "MatMul"}};
+    Candidate c;
+    c.producer = "y", c.consumer = "z", c.bytes = 1e6, c.reason = "predicted slower";
+    c.decision.predicted_before = 1e-3, c.decision.predicted_after = 2e-3;
+    p.candidates = {c};
+    EXPECT_EQ(refused(r, p), nullptr);
+    p.candidates[0].decision.predicted_after = 0.5e-3;
+    EXPECT_NE(refused(r, p), nullptr);
+}
+
+TEST(Advice, KernelsThatAreAlikeAreToldOfOnce) {
+    Profile p = machine();
+    for (const double t : {3e-3, 4e-3, 3.5e-3}) p.rows.push_back(product(p, t));
+    p.rows.push_back(product(p, 9e-3));
+    p.rows.back().shapes = "f32[7] -> f32[7]";
+    for (Row& r : p.rows) r.advice = "advice of " + std::to_string(r.min_seconds);
+    const auto groups = alike(p);
+    ASSERT_EQ(groups.size(), 2u);
+    EXPECT_EQ(groups[0], (std::vector<size_t>{3}));  // 8 ms above its floor; the others 2, 3 and 2.5
+    EXPECT_EQ(groups[1], (std::vector<size_t>{1, 2, 0}));
+    const std::string s = to_text(p);
+    EXPECT_THAT(s, HasSubstr("and 2 more like it: together 7.50 ms above their floors"));
+    EXPECT_THAT(s, HasSubstr("advice of 0.004"));
+    EXPECT_THAT(s, Not(HasSubstr("advice of 0.003")));
+}
+
+TEST(Advice, TheTableSaysWhatTakesMostOfAKernel) {
+    const Profile p = machine();
+    Row r = product(p, 4e-3);
+    EXPECT_EQ(r.mostly(), "arithmetic");
+    r.special = 1e6;
+    r.evidence.functions = {{"erf", 1e6, 2e-9}};
+    r.parts = attribute(r, p);
+    EXPECT_EQ(r.mostly(), "functions");
 }
 
 TEST(Advice, SubnormalNumbersWhereTheyCost) {

@@ -133,6 +133,21 @@ TEST(Truth, AOneThreadLoop) {
     EXPECT_THAT(p.text(Cause::Threads), HasSubstr("because the work is 1 task"));
 }
 
+TEST(Truth, WhatIsSharedWithNobodyIsNotChargedForSharing) {
+    // Many tasks, and less time than handing them out takes on this machine: its floor is no more than its time.
+    const auto op = Operator::make(lang::Library::standard(), "relu", {}, {}, std::make_shared<runtime::ThreadPool>(2));
+    ASSERT_TRUE(op.ok());
+    const auto v = (*op)->version({filled({64, 64})});
+    ASSERT_TRUE(v.ok());
+    Machine m;
+    m.threads = 2, m.flops_f32 = 1e15, m.copies = {{1e5, 1e15}};
+    m.dispatch_seconds = 1;
+    runtime::ThreadPool pool(2);
+    const auto p = explain::profile(*v->compiled, v->arguments, m, pool, {.warmup = 1, .repeats = 1});
+    ASSERT_TRUE(p.ok());
+    EXPECT_EQ(p->rows.at(0).floor_launch, p->call_seconds);
+}
+
 TEST(Truth, TooSmallAKernel) {
     Planted p = planted("op f(x[n]) -> y[n]:\n    y[n] = x[n] + 1\n", {filled({16})}, 1);
     Row& r = p.profile.rows[0];
