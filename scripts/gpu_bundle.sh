@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 file=${1:-build/gpu_bundle.tar.gz}
 build=${OPWRIGHT_BUILD_DIR:-build}
+scripts/setup.sh --static
 scripts/build.sh opwright_gpu
 OPWRIGHT_BUILD_DIR=build-static OPWRIGHT_BUILD_NAME="Static build" \
     OPWRIGHT_CMAKE_ARGS="-DOPWRIGHT_STATIC_LLVM=ON -DOPWRIGHT_TESTS=OFF -DOPWRIGHT_BENCH=OFF" scripts/build.sh opwright

@@ -3,6 +3,7 @@
 #   scripts/setup.sh           what ./demo and ./test need
 #   scripts/setup.sh --bench   also what bench/ compares with (several GB with some builds of torch)
 #   scripts/setup.sh --browser also the browser that ./test browser looks at pages with (110 MB)
+#   scripts/setup.sh --static  also what links LLVM's archives into the command (scripts/gpu_bundle.sh)
 #   scripts/setup.sh --list    prints the Debian packages and their reasons
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -38,8 +39,9 @@ case ${1:-} in
     '') ;;
     --bench) bench=yes ;;
     --browser) packages+=("chromium            looks at the pages that the tests make") ;;
+    --static) packages+=("libzstd-dev         LLVM's archives name it") ;;
     --list) printf '%s\n' "${packages[@]}"; exit ;;
-    *) fail "Unknown argument '$1'." "Call scripts/setup.sh, alone or with --bench, --browser or --list." ;;
+    *) fail "Unknown argument '$1'." "Call scripts/setup.sh, alone or with --bench, --browser, --static or --list." ;;
 esac
 cd "$root"
 
