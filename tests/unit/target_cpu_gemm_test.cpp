@@ -51,8 +51,8 @@ TEST(TargetCpuGemm, RegisterTilesAreRight) {
     }
 }
 
-// The loops of a product of matrices of these sizes.
-std::string loops(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
+// A product of matrices of these sizes, lowered.
+Lowered lowered(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
     lang::Library library;
     const std::string x = "x: f32[" + m + "," + k + "]", w = "w: f32[" + k + "," + n + "]";
     const Status s = library.add(std::make_shared<const Source>(
@@ -63,7 +63,10 @@ std::string loops(const std::string& m, const std::string& n, const std::string&
     const Planned planned = plan({.program = &*p, .constant_inputs = {false, false}}, f);
     const auto tiles = tile::apply(planned.kernel, planned.untuned, planned.machine);
     EXPECT_TRUE(tiles.ok()) << (tiles.ok() ? "" : render(tiles.error()));
-    return loop::print(lower(*tiles).program);
+    return lower(*tiles);
+}
+std::string loops(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
+    return loop::print(lowered(m, n, k, f).program);
 }
 
 // Short sums are stored along the rows: a row's results lie side by side, and the next ones are asked for there.
@@ -75,6 +78,29 @@ TEST(TargetCpuGemm, ShortSumsGoAlongTheRows) {
         EXPECT_NE(deep.find("let i: i64 = m0 + inner *"), std::string::npos) << deep;
         EXPECT_NE(deep.find("let j: i64 = n0 + outer *"), std::string::npos) << deep;
     }
+}
+
+// Where columns are read as they stand: facts of that stage.
+std::optional<StageFacts> unpacked_stage(const Lowered& l) {
+    const std::vector<StageFacts> facts = stage_facts(l, {});
+    for (size_t i = 0; i < facts.size(); ++i)
+        if (l.stages[i].function == "nest0_unpacked" && facts[i].tile) return facts[i];
+    return std::nullopt;
+}
+
+// Rows that few columns use are copied to the first cache, as many as a register tile takes, and not all of a larger task's.
+// A rest of columns that runs in a tile of one vector is not counted as if it filled a whole one.
+TEST(TargetCpuGemm, FewColumns) {
+    int seen = 0;
+    for (const Features& f : machine_levels()) {
+        const auto few = unpacked_stage(lowered("960", "16", "256", f)), more = unpacked_stage(lowered("96", "120", "96", f));
+        if (!few || !more) continue;  // masks would cost something at this level
+        ++seen;
+        EXPECT_EQ(few->tasks, 960 / few->tile->rows);
+        EXPECT_LT(more->tasks, 96 / more->tile->rows);
+        EXPECT_EQ(few->tile->computed, 960.0 * 16 * 256);
+    }
+    if (seen == 0) GTEST_SKIP() << "not run: no level of this machine reads columns as they stand";
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ std::vector<StageFacts> stage_facts(const Lowered& l, const SymValues& sizes) {
             const int64_t rest = t.m % c->rows;
             const auto smaller = std::find_if(c->smaller.begin(), c->smaller.end(), [&](int64_t n) { return n >= rest; });
             const int64_t rows = t.m - rest + (rest == 0 ? 0 : smaller == c->smaller.end() ? c->rows : *smaller);
-            const int64_t columns = (t.n + c->columns - 1) / c->columns * c->columns;
+            const int64_t rest_columns = t.n % c->columns;
+            const int64_t columns = t.n - rest_columns + (rest_columns == 0 ? 0 : rest_columns <= c->narrow ? c->narrow : c->columns);
             t.computed = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(t.k) *
                          static_cast<double>(t.batch);
             t.packed = static_cast<double>(value(c->packed));

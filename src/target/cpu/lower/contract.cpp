@@ -58,6 +58,8 @@ public:
                 const Sym threads = min(4, floor_div(rows_, Sym(2 * mr_)));
                 m_tiles_ = max(1, max(threads, ceil_div(rows_, Sym(kUnpackedRows))));
                 mt_ = max(mr_, ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_));
+                // Few columns use what is copied once or twice: one register tile's rows at a time, which the first cache holds.
+                if (copied_rows_) mt_ = select(min(few_columns(), Sym(1) - from_memory()), mr_, mt_);
                 m_tiles_ = ceil_div(rows_, mt_);
                 most_rows_ = kUnpackedRows + mr_;
             }
@@ -94,7 +96,7 @@ public:
         constexpr int64_t kFewRows = 2, kSmall = int64_t{1} << 21;
         if (a_.constant) return less(rows_, Sym(2 * kFewRows * mr_ + 1)).is(1) ? Sym(1) : Sym(0);
         const Sym few = less(rows_, Sym(kFewRows * mr_ + 1));
-        return max(few, max(less(columns_, Sym(2 * nr_ + 1)), less(rows_ * columns_ * depth_, Sym(kSmall + 1))));
+        return max(few, max(few_columns(), less(rows_ * columns_ * depth_, Sym(kSmall + 1))));
     }
     void run(Stage stage) {
         stage.function = name_;
@@ -102,6 +104,7 @@ public:
         stage.tasks = select(skip_, 0, batches * m_tiles * n_tiles);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
         stage.contraction->speed = schedule::speed_of(static_cast<int>(parts_), plan_.tiles);
+        if (narrow_rest()) stage.contraction->narrow = lanes_;
         Sym& packed = stage.contraction->packed;
         if (a_.shared)
             packed = extent(a_.batch) * rows_ * depth_;  // by one task each or beforehand
@@ -175,6 +178,7 @@ public:
     }
 
 private:
+    Sym few_columns() const { return less(columns_, Sym(2 * nr_ + 1)); }
     // 1 where the columns are more than the second cache has room for beside the rest.
     Sym from_memory() const { return Sym(1) - less(columns_ * depth_, Sym(kCachedColumns / static_cast<int64_t>(size_of(type_)) + 1)); }
 

@@ -39,6 +39,7 @@ struct ContractionFacts {
     math::Sym m = 0, n = 0, k = 0, batch = 1;
     math::Sym packed = 0;                   // elements brought into panels in each run
     int speed = 1;                          // multiply-adds that take as long as one of f32
+    int64_t narrow = 0;                     // columns of the tile that a rest of so many columns at most takes; 0: there is none
 };
 
 // Picoseconds of a multiply-add of a contraction, and of an element brought into panels.
