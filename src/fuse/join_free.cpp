@@ -114,10 +114,10 @@ private:
         s_.homes[p].push_back(into);
     }
 
-    // The first node of g that reads v.
+    // The first node of g that reads v, or a view of it.
     NodeId reader(ValueId v, const Group& g) const {
         for (NodeId r : s_.uses.readers[v])
-            if (g.members.count(r)) return r;
+            if (g.members.count(r)) return s_.is_view(r) && r != g.last ? reader(s_.g.nodes[r].outputs[0], g) : r;
         return g.last;
     }
 

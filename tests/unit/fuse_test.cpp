@@ -163,5 +163,14 @@ TEST(Fuse, AnOperatorThatBecameSeveralNodesIsNamedOnce) {
     EXPECT_EQ(f.graph.nodes[0].sources.size(), 1u);
 }
 
+TEST(Fuse, TheReaderBehindAViewIsTheOneThatIsNamed) {
+    Draft d;
+    const ValueId s = d.row_sum("sum", d.in("x", {8, 16})), v = d.view("seen", s, {2, 4});
+    d.g.outputs = {d.matmul("product", v, d.in("w", {4, 8}))};
+    const Fused f = fuse(normalise(remove_dead(d.g)));
+    ASSERT_FALSE(refusal(f, "sum").empty());
+    EXPECT_EQ(f.decisions[0].consumer, "product");
+}
+
 }  // namespace
 }  // namespace opwright::fuse
