@@ -32,8 +32,15 @@ CompileOptions options_of(const Flags& f) {
     return o;
 }
 
-// The kernels' text at a level, each under its operators.
-std::string level_text(const Compiled& c, const std::string& level, const std::string& node) {
+// A kernel's schedule or tile program on another target, or its source there.
+Result<std::string> on_target(const target::Target& on, const math::Program& p, const std::string& level) {
+    if (level == "schedule" || level == "tile") return on.level(p, level, {});
+    OPW_TRY(const target::Emission e, on.emit(p, {}));
+    return e.files.front().text;
+}
+
+// The kernels' text at a level, each under its operators; on target `on`, where it is not null.
+std::string level_text(const Compiled& c, const std::string& level, const std::string& node, const target::Target* on = nullptr) {
     const graph::Graph& g = c.executable->graph();
     std::string r;
     for (graph::NodeId n = 0; n < g.nodes.size(); ++n) {
@@ -46,7 +53,15 @@ std::string level_text(const Compiled& c, const std::string& level, const std::s
             wanted = wanted || s.name == node;
         }
         if (!wanted) continue;
-        const std::string text = level == "math" ? g.nodes[n].program.print() : k->text(level);
+        std::string text;
+        if (level == "math") {
+            text = g.nodes[n].program.print();
+        } else if (on) {
+            const auto there = on_target(*on, g.nodes[n].program, level);
+            text = there.ok() ? *there : fmt::format("refused by target {}: {}\n", on->name(), there.error().message);
+        } else {
+            text = k->text(level);
+        }
         r += fmt::format("# {}\n{}{}\n", sources, text, text.empty() || text.back() != '\n' ? "\n" : "");
     }
     return r;
@@ -77,9 +92,21 @@ Status explain_model(const Flags& f) {
         return ok_status();
     }
     const std::string level = f.level.empty() ? "graph" : f.level;
-    std::string text = level == "graph" ? wrapped(graph::print(compiled->executable->graph())) + "\n" + explain::fusion_text(*compiled, f.rows) : level_text(*compiled, level, f.node);
-    if (text.empty())
-        return Diagnostic(fmt::format("The model has no kernel for an operator named '{}'.", f.node)).with_next("`opwright explain MODEL --level graph` lists the operators behind each kernel.");
+    const target::Target* on = nullptr;
+    if (const bool emitted = target::find_target(level).ok(); emitted || f.on != "cpu") {
+        OPW_TRY(on, target::find_target(emitted ? level : f.on));
+        if (!emitted && level != "schedule" && level != "tile" && level != "math" && level != "graph")
+            return Diagnostic(fmt::format("Target {} has no level \"{}\".", on->name(), level), {}, fmt::format("It has math, schedule, tile and {}.", on->name()));
+    }
+    std::string node = f.node;
+    if (!node.empty()) {
+        OPW_TRY(node, explain::operator_named(*compiled, f.node));
+    }
+    std::string text = level == "graph" ? wrapped(graph::print(compiled->executable->graph())) + "\n" + explain::fusion_text(*compiled, f.rows)
+                                        : level_text(*compiled, level, node, on);
+    if (text.empty() && !node.empty())
+        return Diagnostic(fmt::format("No kernel is run for '{}': its result is a constant, or another shape of the same data.", node))
+            .with_next("`opwright explain MODEL --level graph` lists the operators behind each kernel.");
     if (f.json) print_json({{"target", f.target}, {"level", level}, {"text", text}, {"fusion", explain::fusion_json(*compiled)["candidates"]}});
     else print(text);
     return ok_status();
@@ -160,8 +187,17 @@ Status explain_operator(const Flags& f) {
     return ok_status();
 }
 
+Status explained(const Flags& f) {
+    if (is_model(f.target)) return explain_model(f);
+    if (f.fusion || !f.why.empty() || !f.node.empty())
+        return Diagnostic(fmt::format("{} is for a model, and '{}' is an operator: one kernel, which nothing is fused with.",
+                                      f.fusion ? "--fusion" : f.why.empty() ? "--node" : "--why", f.target))
+            .with_next(fmt::format("`opwright explain {} --level schedule` shows how its equations share loops.", f.target));
+    return explain_operator(f);
+}
+
 void run(const Flags& f, Context& c) {
-    Status s = is_model(f.target) ? explain_model(f) : explain_operator(f);
+    Status s = explained(f);
     if (!s.ok()) fail(c, s.error(), f.json);
 }
 }  // namespace

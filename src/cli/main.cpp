@@ -1,12 +1,15 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <sstream>
 
+#include "base/diagnostic.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/common.h"
 
 namespace {
 // Help within opwright::text_columns(): CLI11 indents the lines of a description but does not make them.
@@ -27,6 +30,35 @@ class Help : public CLI::Formatter {
         return text.empty() ? "" : "\n" + opwright::wrapped(text, 0, 0);
     }
 };
+
+// What is wrong with the command line, and what was probably meant.
+opwright::Diagnostic wrong_usage(const CLI::App& app, const CLI::ParseError& e, const std::vector<std::string>& words) {
+    using opwright::Diagnostic;
+    const auto commands = app.get_subcommands();  // those that were met
+    const auto suggested = [](Diagnostic d, const std::string& near, const std::string& otherwise) {
+        return d.with_next(near.empty() ? otherwise : "Did you mean '" + near + "'?");
+    };
+    if (commands.empty()) {
+        if (words.empty()) return Diagnostic("A command is missing.").with_next("`opwright --help` lists them.");
+        std::vector<std::string> names;
+        for (const CLI::App* a : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(a->get_name());
+        return suggested(Diagnostic("There is no command '" + words[0] + "'."), opwright::did_you_mean(words[0], names), "`opwright --help` lists the commands.");
+    }
+    const CLI::App* a = commands.front();
+    for (auto inner = a->get_subcommands(); !inner.empty(); inner = a->get_subcommands()) a = inner.front();
+    const std::string help = "`opwright " + commands.front()->get_name() + " --help` shows what it takes, with examples.";
+    const std::vector<std::string> left = dynamic_cast<const CLI::ExtrasError*>(&e) ? a->remaining(true) : std::vector<std::string>{};
+    if (!left.empty()) {
+        std::vector<std::string> names;
+        for (const CLI::Option* o : a->get_options()) names.push_back(o->get_name());
+        const auto option = std::find_if(left.begin(), left.end(), [](const std::string& w) { return w.rfind("-", 0) == 0; });
+        const std::string word = option == left.end() ? left[0] : option->substr(0, option->find('='));
+        return suggested(Diagnostic("'" + word + "' is not expected here."), opwright::did_you_mean(word, names), help);
+    }
+    std::string text = e.what();
+    if (!text.empty() && text.back() != '.') text += ".";
+    return Diagnostic(text).with_next(help);
+}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -56,7 +88,9 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? kOk : kUsage;
+        if (e.get_exit_code() == 0) return app.exit(e), kOk;  // --help and --version
+        std::fprintf(stderr, "%s\n", opwright::render(wrong_usage(app, e, std::vector<std::string>(argv + 1, argv + argc)), opwright::cli::colour()).c_str());
+        return kUsage;
     } catch (const std::bad_alloc&) {
         std::fprintf(stderr, "error: there is not enough memory for this.\n");
         return kFinding;

@@ -49,6 +49,9 @@ bool is_model(const std::string& target) { return io::extension(target) == ".onn
 bool is_file(const std::string& target) { return io::extension(target) == ".op" || target.find('/') != std::string::npos; }
 
 Result<Operators> load_operators(const std::string& target, const std::string& only) {
+    if (is_model(target))
+        return Diagnostic(fmt::format("'{}' is a model, and this takes an operator: a file of declarations (.op), or a name of the library.", target))
+            .with_next(fmt::format("`opwright explain {} --level c --node NAME` shows a model's kernel as source, for c or another target.", target));
     if (is_file(target)) {
         OPW_TRY(std::string text, io::read_file(target, 1 << 24));
         auto library = std::make_shared<lang::Library>();

@@ -47,6 +47,9 @@ std::string sizes_text(const fuse::Fused& f) {
     return r;
 }
 
+constexpr size_t kColumn = 19 + 19 + 9 + 8 + 10 + 10 + 2;  // where reasons begin
+bool beside() { return text_columns() >= kColumn + 20; }
+
 std::string row(const Decision& d, const Compiled& c) {
     std::string r = left(tail(d.producer, 18), 19) + left(tail(d.consumer, 18), 19) + right(bytes_text(bytes_of(d, c)), 9);
     r += weighed(d) ? right(d.recompute < 999.5 ? fmt::format("{:.3g}x", d.recompute) : count_text(d.recompute) + "x", 8) : right("-", 8);
@@ -56,8 +59,8 @@ std::string row(const Decision& d, const Compiled& c) {
     r += measured ? "*" : " ";
     std::string reason = d.reason;
     if (weighed(d) && d.live > d.registers) reason += fmt::format("; {} live values in {} registers", d.live, d.registers);
-    // A reason that is longer goes on below its beginning.
-    constexpr size_t kColumn = 19 + 19 + 9 + 8 + 10 + 10 + 2;
+    // A reason that is longer goes on below its beginning, and all of it below the figures where there is no room beside them.
+    if (!beside()) return r.substr(0, r.size() - (measured ? 0 : 1)) + "\n" + wrapped(reason, 4, 4);
     const std::string lines = wrapped(reason, 0, 0, text_columns() - kColumn);
     size_t begin = 0;
     for (bool first = true; begin < lines.size(); first = false) {
@@ -74,7 +77,8 @@ std::string section(const char* title, std::vector<const Decision*> ds, const Co
     });
     std::string r = fmt::format("\n{} ({})\n", title, ds.size());
     if (ds.empty()) return r;
-    r += "producer           reader              traffic   again     apart    as one  " + std::string(title[0] == 't' ? "how" : "why not") + "\n";
+    r += "producer           reader              traffic   again     apart    as one";
+    r += !beside() ? "\n" : title[0] == 't' ? "  how\n" : "  why not\n";
     for (size_t i = 0; i < ds.size() && (!limit || i < limit); ++i) r += row(*ds[i], c);
     if (limit && ds.size() > limit) r += fmt::format("... and {} more (--rows 0 shows all)\n", ds.size() - limit);
     return r;
@@ -169,25 +173,36 @@ std::string fusion_text(const Compiled& c, size_t limit) {
     return r;
 }
 
-Result<std::string> why_fused(const Compiled& c, const std::string& node) {
+Result<std::string> operator_named(const Compiled& c, const std::string& name) {
+    std::vector<std::string> known, holding;
+    for (const graph::Node& n : c.executable->graph().nodes)
+        for (const graph::SourceOp& s : n.sources)
+            if (std::find(known.begin(), known.end(), s.name) == known.end()) known.push_back(s.name);
+    for (const std::string& k : known) {
+        if (k == name) return name;
+        if (k.find(name) != std::string::npos) holding.push_back(k);
+    }
+    // A part of a name will do where only one operator has it.
+    if (holding.size() == 1) return holding[0];
+    const Diagnostic d(fmt::format("No kernel holds an operator named '{}'.", name));
+    constexpr size_t kShown = 4;
+    if (!holding.empty()) {
+        const std::vector<std::string> first(holding.begin(), holding.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, holding.size())));
+        return Diagnostic(d).with_next(fmt::format("{} names hold it: {}{}.", holding.size(), fmt::join(first, ", "), holding.size() > kShown ? ", ..." : ""));
+    }
+    const std::string near = did_you_mean(name, known);
+    return Diagnostic(d).with_next(near.empty() ? "Operators whose results are constants or shapes are gone; `opwright explain MODEL --level graph` lists the others."
+                                                : fmt::format("Did you mean '{}'?", near));
+}
+
+Result<std::string> why_fused(const Compiled& c, const std::string& name) {
+    OPW_TRY(const std::string node, operator_named(c, name));
     const graph::Graph& g = c.executable->graph();
     double total = 0;
     std::vector<const graph::Node*> holding;
-    std::vector<std::string> known;
     for (const graph::Node& n : g.nodes) {
         total += predicted_seconds(c, n);
-        bool mine = false;
-        for (const graph::SourceOp& s : n.sources) {
-            known.push_back(s.name);
-            mine |= s.name == node;
-        }
-        if (mine) holding.push_back(&n);
-    }
-    if (holding.empty()) {
-        Diagnostic d(fmt::format("No kernel holds an operator named '{}'.", node));
-        const std::string near = did_you_mean(node, known);
-        return d.with_next(near.empty() ? "Operators whose results are constants or shapes are gone; `opwright explain MODEL --level graph` lists the others."
-                                        : fmt::format("Did you mean '{}'?", near));
+        if (std::any_of(n.sources.begin(), n.sources.end(), [&](const graph::SourceOp& s) { return s.name == node; })) holding.push_back(&n);
     }
     std::string r;
     for (const graph::Node* n : holding) {

@@ -11,9 +11,12 @@ namespace opwright::explain {
 // (0 = all); what the figures mean and the sizes that they hold for. Fits 100 columns.
 std::string fusion_text(const Compiled& c, size_t limit = 25);
 
-// Which operators share a kernel with this one, what that saves, and why the neighbours that don't, don't. Error: no kernel
-// holds an operator of that name ("Did you mean ...").
-Result<std::string> why_fused(const Compiled& c, const std::string& node);
+// The operator that is meant: of that name, or the only one whose name holds it. Error: there is none, or there are several.
+Result<std::string> operator_named(const Compiled& c, const std::string& name);
+
+// Which operators share a kernel with this one, what that saves, and why the neighbours that don't, don't. Error: as
+// operator_named.
+Result<std::string> why_fused(const Compiled& c, const std::string& name);
 
 // {"candidates": [...], "layouts": [...], "winograd": [...], "kernels": [...], "machine": {...}, "sizes": {...}, "assumed": [...]}; docs/cli.md names the fields.
 nlohmann::json fusion_json(const Compiled& c);

@@ -53,8 +53,21 @@ TEST(ExplainFusion, AViewNeedsNoKernel) {
 
 TEST(ExplainFusion, ANameThatIsNone) {
     const Compiled c = compiled(small_net(1).g);
-    EXPECT_EQ(why(c, "depthwis"), "No kernel holds an operator named 'depthwis'. Did you mean 'depthwise'?");
+    EXPECT_EQ(why(c, "depthwsie"), "No kernel holds an operator named 'depthwsie'. Did you mean 'depthwise'?");
     EXPECT_THAT(why(c, "something else"), HasSubstr("--level graph` lists the others."));
+}
+
+TEST(ExplainFusion, APartOfANameThatOneOperatorHas) {
+    const Compiled c = compiled(small_net(1).g);
+    EXPECT_EQ(why(c, "pthwi"), why(c, "depthwise"));
+    EXPECT_THAT(why(c, "st"), AllOf(HasSubstr("No kernel holds an operator named 'st'. "), HasSubstr("3 names hold it: stem, first, last.")));
+}
+
+TEST(ExplainFusion, WhatRunsOnceIsNoKernelOfARun) {
+    Draft d;
+    const ValueId x = d.in("x", {64, 512}), c = d.constant("c", counted({512, 512}));
+    d.g.outputs = {d.matmul("product", x, d.unary("exp", Fn::Exp, c))};
+    EXPECT_THAT(flat(explain::fusion_text(compiled(d.g))), AllOf(HasSubstr("1 kernel remains, predicted to take"), HasSubstr("; 1 more run once, on constants")));
 }
 
 TEST(ExplainFusion, TellsOfLayouts) {
