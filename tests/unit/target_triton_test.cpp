@@ -57,6 +57,24 @@ TEST(TritonTarget, ItsChecksHaveSizes) {
     }
 }
 
+// A kernel has one name, where it is launched, asked about and defined, whatever the declaration's own names are.
+TEST(TritonTarget, KernelsGiveWayToNamesOfTheDeclaration) {
+    lang::Library own;
+    ASSERT_TRUE(own.add(std::make_shared<const Source>(Source{
+                            "f.op", "op f(f_shared_kernel[m,n]) -> y[m,n]:\n    y = softmax(f_shared_kernel; axes = [1])\n"}))
+                    .ok());
+    const auto p = own.elaborate_symbolic("f");
+    ASSERT_TRUE(p.ok());
+    const auto e = triton_target().emit(math::inline_temporaries(math::drop_unit_variables(*p)).program, {});
+    ASSERT_TRUE(e.ok()) << e.error().message;
+    const std::string& text = e->files[0].text;
+    EXPECT_EQ(text.find("def f_shared_kernel("), std::string::npos) << text;
+    EXPECT_EQ(text.find("_resident(f_shared_kernel,"), std::string::npos) << text;
+    EXPECT_EQ(text.find("f_shared_kernel[grid]"), std::string::npos) << text;
+    EXPECT_NE(text.find("_resident(f_shared_kernel_1,"), std::string::npos) << text;
+    EXPECT_NE(text.find("def f_shared_kernel_1("), std::string::npos) << text;
+}
+
 // A tuple of one whose call is too long for a line: the gradient of max_pool has such a check.
 TEST(TritonTarget, BreaksTuplesOfOne) {
     const auto g = derive::gradient(open_program("max_pool"), {}, {.save = true});

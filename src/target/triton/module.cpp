@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "math/folded_reads.h"
 #include "target/triton/check.h"
@@ -440,17 +441,19 @@ private:
             workspace_.push_back(product(p.tensors[temp].shape));
         }
         for (size_t i = 0; i < t.nests.size(); ++i) {
-            const KernelText k = print_kernel(t, i, file_, file_.names.take(kernel_name(v, i, suffix)), v.form);
+            const KernelText k = print_kernel(t, i, file_, kernel_name(v, i, suffix), v.form);
             kernels_ += k.text + "\n\n";
             launch(w, k);
         }
     }
-    std::string kernel_name(const Variant& v, size_t nest, const std::string& suffix) const {
+    // The same at each call.
+    const std::string& kernel_name(const Variant& v, size_t nest, const std::string& suffix) {
+        std::string& name = kernel_names_[{&v, nest}];
+        if (!name.empty()) return name;
         const tile::Program& t = v.program;
-        if (t.nests.size() == 1) return m_.function + suffix + "_kernel";
-        const Program& p = t.kernel.program;
-        const TensorId lhs = p.equations[t.kernel.nests[nest].equations.back()].lhs;
-        return fmt::format("{}{}_{}_kernel", m_.function, suffix, p.tensors[lhs].name);
+        const TensorId lhs = t.kernel.program.equations[t.kernel.nests[nest].equations.back()].lhs;
+        const std::string result = t.nests.size() == 1 ? "" : t.kernel.program.tensors[lhs].name + "_";
+        return name = file_.names.take(fmt::format("{}{}_{}kernel", m_.function, suffix, result));
     }
     // How many programs that share rows run at the same time. A thread has 128 registers, a multiprocessor 65,536.
     std::string resident(const std::string& kernel) {
@@ -563,6 +566,7 @@ private:
     Module m_;
     std::vector<Variant> variants_;
     std::string kernels_;
+    std::map<std::pair<const Variant*, size_t>, std::string> kernel_names_;  // by nest
     std::vector<std::string> input_names_;
     std::vector<Sym> workspace_;
     std::set<ExprId> visited_;
