@@ -1,5 +1,8 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <random>
 
 #include "runtime/buffer_pool.h"
@@ -78,6 +81,25 @@ TEST(RuntimeBufferPool, LargeBlocksComeBack) {
     EXPECT_NE(pool.take(1 << 18).get(), first);           // a block four times as large would be waste
     EXPECT_NE(pool.take(0).get(), nullptr);
 }
+
+#if defined(__linux__)
+TEST(RuntimeBufferPool, LargeBlocksAskForLargePages) {
+    if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) GTEST_SKIP() << "not run: this system has pages of one size";
+    BufferPool pool;
+    const auto a = pool.take(5 << 20);
+    const auto address = reinterpret_cast<uintptr_t>(a.get());
+    EXPECT_EQ(address % (2 << 20), 0u);
+    std::ifstream maps("/proc/self/smaps");
+    bool here = false;
+    std::string flags;
+    for (std::string line; std::getline(maps, line);) {
+        uintptr_t begin = 0, end = 0;
+        if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) here = begin <= address && address < end;
+        if (here && line.starts_with("VmFlags:")) flags = line;
+    }
+    EXPECT_THAT(flags, testing::HasSubstr(" hg"));
+}
+#endif
 
 TEST(RuntimeBufferPool, BlocksOutliveThePool) {
     std::shared_ptr<void> a;
