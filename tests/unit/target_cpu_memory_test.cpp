@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <sstream>
 
 #include "lang/library.h"
 #include "math/localise.h"
@@ -298,6 +299,32 @@ TEST(CpuMemory, WhatAWalkStoresIsFoldedInIt) {
                     ASSERT_EQ(y.as<float>()[m * n + i], row[i] - most + sum) << level << " n " << n << " at " << m << ", " << i;
             }
         }
+}
+
+// Where prefetches stood among a loop's stores, its speed depended on where its code lay.
+TEST(CpuMemory, WhatIsAskedForAheadComesFirstInALoop) {
+    lang::Library library;
+    ASSERT_TRUE(library.add(std::make_shared<Source>(Source{"test", "op f(x[i]) -> y[i]:\n    y[i] = exp(x[i]) * x[i]\n"})).ok());
+    const std::vector<lang::Argument> x{{DType::F32, {Sym::symbol("n")}, true}};
+    auto elaborated = library.elaborate("f", x, {});
+    ASSERT_TRUE(elaborated.ok());
+    const Localised l = localise(*elaborated);
+    const Request request{.program = &l.program, .constant_inputs = {false}, .keep_text = true};
+    for (const std::string& level : levels()) {
+        auto k = compile(std::span(&request, 1), {.level = level, .cache = false});
+        ASSERT_TRUE(k[0].ok());
+        std::istringstream text((*k[0])->text("llvm"));
+        int blocks = 0;
+        bool loaded = false;
+        for (std::string line; std::getline(text, line);) {
+            if (line.find("call void @llvm.prefetch") != std::string::npos) {
+                ++blocks;
+                EXPECT_FALSE(loaded) << level;
+            }
+            loaded = line.find(":  ") == std::string::npos && (loaded || line.find(" = load <") != std::string::npos);
+        }
+        EXPECT_GT(blocks, 0) << level;
+    }
 }
 
 }  // namespace
