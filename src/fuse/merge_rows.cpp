@@ -61,7 +61,7 @@ private:
         auto merged = math::merge_leading_dims(n.program, leading);
         if (!merged || !merged->tensors[n.program.inputs[static_cast<size_t>(split - n.inputs.begin())]]) return false;
         for (size_t i = 0; i < n.inputs.size(); ++i)
-            if (merged->tensors[n.program.inputs[i]]) n.inputs[i] = rows_[n.inputs[i]] != kNone ? rows_[n.inputs[i]] : as_rows(n.inputs[i], lead, n);
+            if (merged->tensors[n.program.inputs[i]]) n.inputs[i] = as_rows(n.inputs[i], lead, n);
         for (ValueId& v : n.outputs) {
             const ValueId whole = v;
             v = add_value(whole, lead);
@@ -82,7 +82,9 @@ private:
         by_product_.push_back(false);
         return g_.add_value(std::move(x));
     }
+    // The one that is there already may have more or fewer of the dims as one.
     ValueId as_rows(ValueId v, size_t lead, const Node& of) {
+        if (rows_[v] != kNone && g_.values[rows_[v]].shape.size() == g_.values[v].shape.size() - lead + 1) return rows_[v];
         const ValueId r = add_value(v, lead);
         if (g_.values[v].constant) {
             Shape shape;

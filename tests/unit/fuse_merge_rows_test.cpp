@@ -57,6 +57,29 @@ TEST(FuseMergeRows, WhatReadsOneOfTheDimsAloneStaysAsItIs) {
     EXPECT_EQ(kernels(expect_same(d.g, {counted({3, 5, 16})})), 2u);
 }
 
+// A product of rows that are three of the dims, added to one of matrices whose batch is two of them.
+TEST(FuseMergeRows, ProductsSplitAtDifferentDims) {
+    for (const bool first : {true, false}) {
+        Layers d;
+        const ValueId matrices = d.in("matrices", {6, 4, 7}), rows = d.in("rows", {24, 7});
+        Build e("batched");
+        const auto p = e.in("p", DType::F32, {6, 4, 7}), q = e.in("q", DType::F32, {6, 7, 5}), r = e.out("r", DType::F32, {6, 4, 5});
+        const auto b = e.var("b", 6), m = e.var("m", 4), n = e.var("n", 5), k = e.var("k", 7);
+        e.set(r, {b, m, n}, e.sum({k}, e(Fn::Mul, e.load(p, {b, m, k}), e.load(q, {b, k, n}))));
+        const ValueId by_batch = d.node("batched", e.done(), {matrices, d.constant("q", counted({6, 7, 5}))}, {6, 4, 5});
+        const ValueId by_row = d.matmul("plain", rows, d.constant("w", counted({7, 5})));
+        std::vector<ValueId> v{d.view("a", by_batch, {2, 3, 4, 5}), d.view("b", by_row, {2, 3, 4, 5})};
+        if (first) std::swap(v[0], v[1]);
+        Build add("sum");
+        const std::vector<Sym> shape{2, 3, 4, 5};
+        const auto s = add.in("s", DType::F32, shape), t = add.in("t", DType::F32, shape), y = add.out("y", DType::F32, shape);
+        const auto i0 = add.var("i0", 2), i1 = add.var("i1", 3), i2 = add.var("i2", 4), i3 = add.var("i3", 5);
+        add.set(y, {i0, i1, i2, i3}, add(Fn::Add, add.load(s, {i0, i1, i2, i3}), add.load(t, {i0, i1, i2, i3})));
+        d.g.outputs = {d.node("sum", add.done(), v, shape)};
+        EXPECT_EQ(kernels(expect_same(d.g, {counted({6, 4, 7}), counted({24, 7})})), 2u);
+    }
+}
+
 TEST(FuseMergeRows, ATensorOfTheSameExtentsReadElsewhereIsLeftAlone) {
     // c[b, n] stands for [16, 16] here as for the rows: read at (n, b) it takes both dims by themselves.
     Build e("p");
