@@ -60,6 +60,25 @@ std::string cut(const std::string& s, size_t width) {
     return r + "~";
 }
 
+std::string cut_path(const std::string& s, size_t width) {
+    if (columns(s) <= width) return s;
+    std::string r;
+    for (size_t i = 0; i < s.size();) {
+        const size_t end = std::min(s.find('/', i), s.size());
+        const std::string_view part(s.data() + i, end - i), rest = std::string_view(s).substr(std::min(end + 1, s.size()));
+        // Exporters repeat a module's name in those of its parts: layer1/layer1.0/conv1.
+        const bool repeated = rest.size() > part.size() && rest.substr(0, part.size()) == part && rest[part.size()] == '.';
+        if (!part.empty() && !repeated) r += (r.empty() ? "" : "/") + std::string(part);
+        i = end + 1;
+    }
+    if (columns(r) <= width) return r;
+    size_t begin = 0;
+    for (size_t n = columns(r); n > width - 1; ++begin)
+        if ((r[begin] & 0xC0) != 0x80) --n;
+    while (begin < r.size() && (r[begin] & 0xC0) == 0x80) ++begin;
+    return "~" + r.substr(begin);
+}
+
 std::string wrapped(std::string_view text, size_t indent, size_t hanging, size_t width) {
     std::string r;
     for (size_t i = 0; i < text.size();) {

@@ -18,14 +18,6 @@ using fuse::Decision;
 std::string right(const std::string& s, size_t width) { return std::string(width > columns(s) ? width - columns(s) : 0, ' ') + s; }
 std::string left(const std::string& s, size_t width) { return s + std::string(width > columns(s) ? width - columns(s) : 0, ' '); }
 
-// Long names differ at their ends.
-std::string tail(const std::string& s, size_t width) {
-    if (columns(s) <= width) return s;
-    size_t begin = s.size() - (width - 1);
-    while (begin < s.size() && (static_cast<unsigned char>(s[begin]) & 0xC0) == 0x80) ++begin;
-    return "~" + s.substr(begin);
-}
-
 double bytes_of(const Decision& d, const Compiled& c) {
     const auto v = math::evaluate(d.bytes, c.planned.sizes);
     return v ? static_cast<double>(*v) : 0;
@@ -51,7 +43,7 @@ constexpr size_t kColumn = 19 + 19 + 9 + 8 + 10 + 10 + 2;  // where reasons begi
 bool beside() { return text_columns() >= kColumn + 20; }
 
 std::string row(const Decision& d, const Compiled& c) {
-    std::string r = left(tail(d.producer, 18), 19) + left(tail(d.consumer, 18), 19) + right(bytes_text(bytes_of(d, c)), 9);
+    std::string r = left(cut_path(d.producer, 18), 19) + left(cut_path(d.consumer, 18), 19) + right(bytes_text(bytes_of(d, c)), 9);
     r += weighed(d) ? right(d.recompute < 999.5 ? fmt::format("{:.3g}x", d.recompute) : count_text(d.recompute) + "x", 8) : right("-", 8);
     const bool measured = d.measured_after > 0;
     const double before = measured ? d.measured_before : d.predicted_before, after = measured ? d.measured_after : d.predicted_after;

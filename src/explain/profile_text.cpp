@@ -77,7 +77,7 @@ std::string to_text(const Profile& p, size_t limit) {
     for (size_t i : order) {
         if (limit && shown++ == limit) break;
         const Row& x = p.rows[i];
-        r += left(cut(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.min_seconds), 9) + right(percent_text(x.share), 6) +
+        r += left(cut_path(x.name, 18), 19) + left(cut(x.type, 20), 21) + right(time_text(x.min_seconds), 9) + right(percent_text(x.share), 6) +
              right(count_text(x.flops()), 9) + right(bytes_text(x.bytes), 9) + right(fmt::format("{:.1f}", x.intensity()), 7) + " " +
              left(mostly(x), 10) + right(percent_text(x.of_floor()), 8) + "\n";
     }
