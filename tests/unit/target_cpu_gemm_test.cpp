@@ -51,22 +51,23 @@ TEST(TargetCpuGemm, RegisterTilesAreRight) {
     }
 }
 
-// A product of matrices of these sizes, lowered.
-Lowered lowered(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
+// A product of matrices of these sizes, lowered, with a constant as its second factor or not.
+Lowered lowered(const std::string& m, const std::string& n, const std::string& k, const Features& f, bool constant = false) {
     lang::Library library;
-    const std::string x = "x: f32[" + m + "," + k + "]", w = "w: f32[" + k + "," + n + "]";
+    const bool batch = m.find(',') != m.npos;
+    const std::string x = "x: f32[" + m + "," + k + "]", w = "w: f32[" + k + "," + n + "]", row = batch ? "b,i" : "i";
     const Status s = library.add(std::make_shared<const Source>(
-        Source{"test.op", "op product(" + x + ", " + w + ") -> y: f32[" + m + "," + n + "]:\n    y[i,j] = sum[l](x[i,l] * w[l,j])\n"}));
+        Source{"test.op", "op product(" + x + ", " + w + ") -> y: f32[" + m + "," + n + "]:\n    y[" + row + ",j] = sum[l](x[" + row + ",l] * w[l,j])\n"}));
     EXPECT_TRUE(s.ok()) << (s.ok() ? "" : render(s.error()));
     const auto p = library.elaborate_symbolic("product");
     EXPECT_TRUE(p.ok()) << (p.ok() ? "" : render(p.error()));
-    const Planned planned = plan({.program = &*p, .constant_inputs = {false, false}}, f);
+    const Planned planned = plan({.program = &*p, .constant_inputs = {false, constant}}, f);
     const auto tiles = tile::apply(planned.kernel, planned.untuned, planned.machine);
     EXPECT_TRUE(tiles.ok()) << (tiles.ok() ? "" : render(tiles.error()));
     return lower(*tiles);
 }
-std::string loops(const std::string& m, const std::string& n, const std::string& k, const Features& f) {
-    return loop::print(lowered(m, n, k, f).program);
+std::string loops(const std::string& m, const std::string& n, const std::string& k, const Features& f, bool constant = false) {
+    return loop::print(lowered(m, n, k, f, constant).program);
 }
 
 // Short sums are stored along the rows: a row's results lie side by side, and the next ones are asked for there.
@@ -101,6 +102,17 @@ TEST(TargetCpuGemm, FewColumns) {
         EXPECT_EQ(few->tile->computed, 960.0 * 16 * 256);
     }
     if (seen == 0) GTEST_SKIP() << "not run: no level of this machine reads columns as they stand";
+}
+
+// Of weights that come from memory the first tiles of rows ask for the next panel, a line at each position of depth; of few rows the
+// one tile asks for its own panel.
+TEST(TargetCpuGemm, TheNextPanelOfWeightsIsAskedForByTilesOfRows) {
+    for (const Features& f : machine_levels()) {
+        const std::string several = loops("batch,49", "2048", "512", f, true), few = loops("batch,1", "2048", "512", f, true);
+        EXPECT_NE(several.find("let next_panel: i64 ="), std::string::npos) << several;
+        EXPECT_EQ(loops("batch,49", "64", "512", f, true).find("next_panel"), std::string::npos) << "of what the caches hold";
+        if (f.level == Level::Avx512) EXPECT_EQ(few.find("next_panel"), std::string::npos) << few;
+    }
 }
 
 }  // namespace

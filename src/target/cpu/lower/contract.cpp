@@ -258,6 +258,8 @@ private:
                     for (int64_t v = 0; v < plan_.nv; ++v)
                         masks_.push_back(b_.let("mask", loop::first_lanes(n1 - j - v * lanes_, lanes_)));
                 }
+                if (!unpacked_ && !plan_.tiles)
+                    ahead_ = ahead(b_factor_, loop::floordiv(i - m0, mr_), words(k1 - k0), next_panel(n1 - j, bp, b_base, b_depth, k0, k1));
                 const auto one = [&] { one_tile(m0, m1, n0, n1, k0, k1, i, j, a_base, a_depth, bp, last); };
                 if (!narrow_rest()) return one();
                 b_.if_(
@@ -270,6 +272,13 @@ private:
                     one);
             });
         });
+    }
+
+    // What comes behind a panel of columns: the next one of this block of depth, or the first of the next block, or of the next task.
+    LExpr next_panel(LExpr columns_left, LExpr bp, LExpr b_base, LExpr b_depth, LExpr k0, LExpr k1) {
+        const LExpr behind = bp + b_depth * nr_;
+        const LExpr other = loop::select(loop::lt(k1, point_.sym(depth_)), b_base + words(k1 - k0) * nr_, behind - words(k0) * nr_);
+        return loop::select(loop::gt(columns_left, b_.i64(nr_)), behind, other);
     }
 
     // Whether the last columns of few may run in a register tile of one vector.
@@ -323,7 +332,10 @@ private:
             for (int64_t n = 0; n < nv_; ++n)
                 v.push_back(b_.let("b", unpacked_ ? b_.load(unpacked_->buffer, at + n * lanes_, lanes_, masks_[static_cast<size_t>(n)])
                                                   : b_.load(b_factor_.panels, at + n * lanes_, lanes_)));
-            if (!unpacked_) ask_ahead(b_factor_, at);
+            if (ahead_.from)
+                b_.prefetch(b_factor_.panels, ahead_.from + k * ahead_.step, false, true);
+            else if (!unpacked_)
+                ask_ahead(b_factor_, at);
             // Each position of depth is a row of its own in memory, at a place that the processor does not foresee. Rows of few
             // columns lie close to each other, and few of them are done with before it would help.
             constexpr int64_t kManyRows = 128;
@@ -470,6 +482,7 @@ private:
     std::optional<Plain> rows_in_memory_;  // what is copied, where that can be asked for
     LExpr next_rows_;                      // where what is copied next lies of row 0
     bool one_block_ = false;
+    Ahead ahead_;          // of the register tile at hand
     LExpr large_;          // whether the results are more than the caches hold
     LExpr results_ahead_;  // columns between a register tile and that whose results are asked for
     bool direct_ = false;  // full register tiles are finished from registers

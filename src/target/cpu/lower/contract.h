@@ -48,8 +48,16 @@ protected:
     void add_up(const Factor& f, LExpr panel, LExpr sums, LExpr count, LExpr before);
     LExpr sums_base(const Factor& f, LExpr panel);
     LExpr corrected(const Factor& a, const Factor& b, LExpr row_sum, LExpr column_sums, LExpr sum);
-    // Asks for what a register tile will read of a constant's panels some positions of depth after `at`.
+    // Asks for what a register tile will read of a factor's panels some positions of depth after `at`.
     void ask_ahead(const Factor& f, LExpr at);
+    // What a register tile asks for of the panel of columns that comes next, if there is one of which it asks.
+    struct Ahead {
+        LExpr from;        // in elements
+        int64_t step = 0;  // from a position of depth to the next
+    };
+    // Of tile `tile` of a task's tiles of rows; the next panel is at `next`.
+    Ahead ahead(const Factor& columns, LExpr tile, LExpr depth, LExpr next);
+    bool asks_ahead(const Factor& f) const;  // whether its panels may be more than the caches hold
     // Where the panel of a tile's first row (column) starts, and how many positions of depth a panel has room for.
     LExpr panel_base(const Factor& f, LExpr first, LExpr k0);
     LExpr panel_room(const Factor& f, int64_t depth);

@@ -240,14 +240,32 @@ LExpr ContractCommon::panel_base(const Factor& f, LExpr first, LExpr k0) {
     return b_.let("panels", f.by_task.is(0) ? base : base * point_.sym(Sym(1) - f.by_task));
 }
 
-// Weights of a model come from memory in each run. The first tile of rows reads a panel faster than memory gives it where
-// only the processor looks ahead; the others find it in the second cache.
+namespace {
+constexpr int64_t kAhead = 8192, kLine = 64;  // bytes
+}
+
+bool ContractCommon::asks_ahead(const Factor& f) const {
+    constexpr int64_t kCached = 512 << 10;
+    return f.whole() && (f.span * depth_ * Sym(static_cast<int64_t>(size_of(type_)))).upper() > kCached;
+}
+
 void ContractCommon::ask_ahead(const Factor& f, LExpr at) {
-    constexpr int64_t kAhead = 8192, kLine = 64, kCached = 512 << 10;
     const auto element = static_cast<int64_t>(size_of(panel_type()));
-    if (!f.whole() || (f.span * depth_ * Sym(static_cast<int64_t>(size_of(type_)))).upper() <= kCached) return;
+    if (!asks_ahead(f)) return;
     for (int64_t byte = 0; byte < f.width * element; byte += kLine)
         b_.prefetch(f.panels, at + (kAhead + byte) / element, false, true);
+}
+
+// Weights of a model come from memory in each run. A first tile of rows reads a panel faster than memory gives it; the others find
+// it in the second cache. So the first tiles ask for the next panel between them, a line at each position of depth. (The last ones
+// may be of few rows, which are soon done.) One tile, or maybe one, asks for its own panel, further on.
+ContractCommon::Ahead ContractCommon::ahead(const Factor& columns, LExpr tile, LExpr depth, LExpr next) {
+    const auto element = static_cast<int64_t>(size_of(panel_type()));
+    const int64_t lines = std::max<int64_t>(columns.width * element / kLine, 1), line = kLine / element;
+    math::SymValues smallest;  // what is open, as a batch of one
+    for (const std::string& s : c_.math.symbols()) smallest[s] = 1;
+    if (!asks_ahead(columns) || evaluate(rows_, smallest).value_or(0) <= mr_ * (lines - 1)) return {};
+    return {b_.let("next_panel", next + loop::min(tile, b_.i64(lines - 1)) * depth * line), line};
 }
 
 LExpr ContractCommon::panel_room(const Factor& f, int64_t depth) {
