@@ -244,6 +244,46 @@ math::Program number_program(const Tensor& t) {
 }
 }  // namespace
 
+namespace {
+// n where x is the power n of a float, and products compute it as well: 2, whose product is rounded once as the power is, and of
+// types that need not round in between, 3. Else 0.
+int whole_power(const math::Program& p, const math::Expr& x) {
+    if (x.kind != math::ExprKind::Call || x.fn != math::Fn::Pow || !is_float(x.dtype)) return 0;
+    const math::Expr* n = &p.expr(x.args[1]);
+    while (n->kind == math::ExprKind::Cast) n = &p.expr(n->args[0]);
+    if (n->kind != math::ExprKind::Literal) return 0;
+    const double v = is_float(n->dtype) ? n->number : static_cast<double>(n->integer);
+    return v == 2 ? 2 : v == 3 && (x.dtype == DType::F32 || x.dtype == DType::F64) ? 3 : 0;
+}
+
+math::Program with_products_for_powers(const math::Program& p) {
+    bool any = false;
+    for (math::ExprId e = 0; e < p.expr_count(); ++e) any |= whole_power(p, p.expr(e)) > 0;
+    if (!any) return p;
+    math::Program q;
+    q.name = p.name, q.doc = p.doc;
+    q.tensors = p.tensors;
+    q.vars = p.vars;
+    q.inputs = p.inputs, q.outputs = p.outputs;
+    q.requirements = p.requirements;
+    math::Rewriter w{.from = p, .into = q};
+    for (math::TensorId t = 0; t < p.tensors.size(); ++t) w.tensors[t] = t;
+    for (math::VarId v = 0; v < p.vars.size(); ++v) w.vars[v] = q.index(v), w.bound[v] = v;
+    w.replace = [&](math::Rewriter& r, math::ExprId e) -> math::ExprId {
+        const int n = whole_power(p, p.expr(e));
+        if (n == 0) return math::kNone;
+        const math::ExprId x = r(p.expr(e).args[0]), square = q.call(math::Fn::Mul, {x, x});
+        return n == 2 ? square : q.call(math::Fn::Mul, {square, x});
+    };
+    for (const math::Equation& e : p.equations) {
+        std::vector<math::ExprId> at;
+        for (math::ExprId a : e.at) at.push_back(w(a));
+        q.add_equation(e.lhs, std::move(at), w(e.rhs), e.update, e.outside, e.span);
+    }
+    return q;
+}
+}  // namespace
+
 Graph normalise(Graph g) {
     const Uses uses(g);
     for (Node& n : g.nodes) {
@@ -280,7 +320,7 @@ Graph normalise(Graph g) {
         math::Program merged = math::merge(n.program.name, parts, inputs, outputs);
         merged.doc = n.program.doc;
         math::Program slim = math::inline_temporaries(math::drop_unit_variables(merged)).program;
-        n.program = std::move(slim);
+        n.program = with_products_for_powers(slim);
         n.inputs = std::move(inputs);
         n.outputs = std::move(outputs);
     }

@@ -57,21 +57,27 @@ private:
         bool operator<(const Entry& o) const { return std::pair(gain, o.producer) < std::pair(o.gain, producer); }
     };
 
+    // Whether group r computes n itself, as nodes that are repeated are.
+    bool at_hand(NodeId n, GroupId r) const { return std::binary_search(s_.groups[r].nodes.begin(), s_.groups[r].nodes.end(), n); }
     bool only_view(const Group& g) const { return g.nodes.size() == 1 && s_.is_view(g.nodes[0]); }
 
     // The group that reads a result of g before all others do; kNone where none does. Passes a view that nothing else
     // reads, which is then part of both.
     GroupId first_reader(GroupId id, std::vector<NodeId>& between) const {
         const Group& g = s_.groups[id];
+        // Groups that repeat a node of g want nothing of g: they come into question where no other does, for what both read.
         GroupId first = kNone;
-        for (NodeId n : g.nodes)
-            for (ValueId v : s_.g.nodes[n].outputs) {
-                if (v == kNone) continue;
-                for (GroupId r : s_.reading(v)) {
-                    if (r == id) continue;
-                    if (first == kNone || s_.groups[r].last < s_.groups[first].last) first = r;
+        for (const bool repeated : {false, true}) {
+            for (NodeId n : g.nodes)
+                for (ValueId v : s_.g.nodes[n].outputs) {
+                    if (v == kNone) continue;
+                    for (GroupId r : s_.reading(v)) {
+                        if (r == id || at_hand(n, r) != repeated) continue;
+                        if (first == kNone || s_.groups[r].last < s_.groups[first].last) first = r;
+                    }
                 }
-            }
+            if (first != kNone) break;
+        }
         if (first == kNone || !only_view(s_.groups[first])) return first;
         const NodeId view = s_.groups[first].nodes[0];
         const ValueId seen = s_.g.nodes[view].outputs[0];
@@ -82,7 +88,7 @@ private:
             for (ValueId v : s_.g.nodes[n].outputs)
                 if (v != kNone)
                     for (GroupId r : s_.reading(v))
-                        if (r != id && r != first && s_.groups[r].last < s_.groups[readers[0]].last) return kNone;
+                        if (r != id && r != first && !at_hand(n, r) && s_.groups[r].last < s_.groups[readers[0]].last) return kNone;
         between.push_back(view);
         return readers[0];
     }

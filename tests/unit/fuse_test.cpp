@@ -1,5 +1,7 @@
 #include "fuse/fuse.h"
 
+#include <gmock/gmock.h>
+
 #include "fuse/summary.h"
 #include "fuse_draft.h"
 
@@ -170,6 +172,58 @@ TEST(Fuse, TheReaderBehindAViewIsTheOneThatIsNamed) {
     const Fused f = fuse(normalise(remove_dead(d.g)));
     ASSERT_FALSE(refusal(f, "sum").empty());
     EXPECT_EQ(f.decisions[0].consumer, "product");
+}
+
+TEST(Fuse, AGroupThatRepeatsTheSameMapIsNoReader) {
+    // The rows' maxima and the product both spread r. What reads the maxima comes last, and shares their rows.
+    Draft d;
+    const ValueId y = d.in("y", {8, 16}), z = d.in("z", {8, 16});
+    const ValueId wide = d.spread("wide", d.in("r", {8}), 16), max = d.row_reduce("max", math::ReduceOp::Max, d.binary("mul", Fn::Mul, y, wide));
+    const ValueId product = d.matmul("product", wide, d.in("w", {16, 8}));
+    d.g.outputs = {product, d.with_rows("sub", Fn::Sub, z, max)};
+    const Fused f = expect_same(d.g, {counted({8, 16}), counted({8, 16}), counted({8}), counted({16, 8})});
+    EXPECT_EQ(refusal(f, "max"), "");
+    EXPECT_EQ(f.graph.nodes.size(), 2u);
+}
+
+// x to the power of a constant, of type t.
+Graph power(DType t, double n) {
+    Draft d;
+    Build e("power");
+    const auto x = e.in("x", t, {kM}), c = e.in("n", t, {}), y = e.out("y", t, {kM});
+    const auto i = e.var("i", kM);
+    e.set(y, {i}, e(Fn::Pow, e.load(x, {i}), e.p.load(c, {})));
+    Tensor exponent(t, {});
+    exponent.set(0, n);
+    const ValueId in = d.in("x", {kM});
+    d.g.values[in].dtype = t;
+    const ValueId of = d.constant("n", exponent);
+    d.g.values[of].dtype = t;
+    d.g.outputs = {d.node("power", e.done(), {in, of}, {kM})};
+    d.g.values[d.g.outputs[0]].dtype = t;
+    return d.g;
+}
+
+TEST(FuseCleanup, SquaresAndCubesAreProducts) {
+    const auto text = [](DType t, double n) { return normalise(power(t, n)).nodes.at(0).program.print(); };
+    EXPECT_EQ(text(DType::F32, 2), "y[i] = x[i] * x[i]\n");
+    EXPECT_EQ(text(DType::F32, 3), "y[i] = x[i] * x[i] * x[i]\n");
+    EXPECT_EQ(text(DType::F16, 2), "y[i] = x[i] * x[i]\n");
+    // Rounded twice, a cube of 16 bits is another.
+    EXPECT_THAT(text(DType::F16, 3), testing::HasSubstr("** 3"));
+    EXPECT_THAT(text(DType::F32, 0.5), testing::HasSubstr("** 0.5"));
+    Tensor x(DType::F32, {4});
+    for (int64_t k = 0; k < 4; ++k) x.set(k, std::vector<double>{-1.5, 0, 3, -INFINITY}[static_cast<size_t>(k)]);
+    runtime::ThreadPool pool(1);
+    CompileOptions o;
+    o.execution.cpu.cache = false;
+    for (const double n : {2.0, 3.0}) {
+        const auto c = compile(power(DType::F32, n), o, pool);
+        ASSERT_TRUE(c.ok());
+        const auto y = c->executable->run(std::vector<Tensor>{x}, pool);
+        ASSERT_TRUE(y.ok());
+        for (int64_t k = 0; k < 4; ++k) EXPECT_EQ((*y)[0].get(k), std::pow(x.get(k), n));
+    }
 }
 
 }  // namespace
