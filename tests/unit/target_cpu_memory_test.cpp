@@ -9,10 +9,14 @@
 #include <sstream>
 
 #include "lang/library.h"
+#include "loop/print.h"
 #include "math/localise.h"
 #include "runtime/thread_pool.h"
 #include "target/cpu/cpu.h"
 #include "target/cpu/features.h"
+#include "target/cpu/lower/lower.h"
+#include "target/cpu/plan.h"
+#include "tile/apply.h"
 
 namespace opwright::target::cpu {
 namespace {
@@ -324,6 +328,66 @@ TEST(CpuMemory, WhatIsAskedForAheadComesFirstInALoop) {
             loaded = line.find(":  ") == std::string::npos && (loaded || line.find(" = load <") != std::string::npos);
         }
         EXPECT_GT(blocks, 0) << level;
+    }
+}
+
+// The loops of an operator on x[m,n], for a processor that has vectors of 64 bytes or this one's.
+std::string loops(const std::string& operation, bool every_line) {
+    lang::Library library;
+    EXPECT_TRUE(library.add(std::make_shared<Source>(Source{"test", "op f(x[m,n]) -> " + operation + "\n"})).ok());
+    const auto elaborated = library.elaborate("f", {{DType::F32, {Sym::symbol("m"), Sym::symbol("n")}, true}}, {});
+    EXPECT_TRUE(elaborated.ok());
+    const Localised l = localise(*elaborated);
+    const Request request{.program = &l.program, .constant_inputs = {false}};
+    Features f = host_features();
+    f.vector_bytes = 64;
+    f.registers = 32;
+    f.every_line = every_line;
+    const Planned p = plan(request, f);
+    const auto tiles = tile::apply(p.kernel, p.untuned, p.machine);
+    EXPECT_TRUE(tiles.ok());
+    return loop::print(lower(*tiles, p.machine).program);
+}
+
+size_t occurrences(const std::string& text, const std::string& what) {
+    size_t n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+}
+
+TEST(CpuMemory, FoldsAskForEveryLineOrForEverySecondOneFurtherAhead) {
+    const std::string every = loops("y[m]:\n    y[m] = sum[n](x[m,n])", true), second = loops("y[m]:\n    y[m] = sum[n](x[m,n])", false);
+    // Eight rows side by side, a step of four vectors, and one vector by itself.
+    EXPECT_EQ(occurrences(every, "prefetch"), 8u + 4u + 1u);
+    EXPECT_EQ(occurrences(second, "prefetch"), 4u + 2u + 1u);
+    EXPECT_NE(every.find("2048"), std::string::npos);
+    EXPECT_NE(second.find("8192"), std::string::npos);
+}
+
+TEST(CpuMemory, RowsSideBySideAreAskedForInTheOrderOfMemory) {
+    const std::string text = loops("y[m]:\n    y[m] = sum[n](x[m,n])", true);
+    EXPECT_NE(text.find("let side: i64 = n + s1 * m + n * 7\n"), std::string::npos) << text;
+    for (int row = 1; row < 8; ++row) EXPECT_NE(text.find("+ " + std::to_string(16 * row) + "]"), std::string::npos) << row;
+}
+
+TEST(CpuMemory, FoldsInTheCachesAskForNothing) {
+    const std::string text = loops("y[m]:\n    y[m] = sum[n](x[m,n])", true);
+    // Rows side by side and rows one by one: a loop that asks, and one without a prefetch.
+    EXPECT_EQ(occurrences(text, "if %ahead != 0:"), 2u) << text;
+    for (size_t at = text.find("else:"); at != std::string::npos; at = text.find("else:", at + 1)) {
+        const size_t loop = text.find("for n", at);
+        if (loop != std::string::npos) EXPECT_GT(text.find("prefetch", loop), text.find("x[", loop));
+    }
+}
+
+TEST(CpuMemory, TransposesToRowsAPageApartGoByOneSquare) {
+    const std::string text = loops("y[n,m]:\n    y[n,m] = x[m,n]", false);
+    EXPECT_NE(text.find("% 2048 == 0, 16, 64)"), std::string::npos) << text;
+    const Tensor x = numbers(DType::F32, {1024, 80}, 5);
+    for (const std::string& level : levels()) {
+        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {80, 1024}, level);
+        for (int64_t m = 0; m < 1024; ++m)
+            for (int64_t n = 0; n < 80; ++n) ASSERT_EQ(y.get(n * 1024 + m), x.get(m * 80 + n)) << level << " " << m << " " << n;
     }
 }
 

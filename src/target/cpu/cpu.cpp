@@ -430,7 +430,7 @@ std::shared_ptr<Code> build(const Request& request, const Features& features, co
     }
     must_be_sound(tile::verify(*tiles), "tile");
     if (request.keep_text) code->tile_text = tile::print(*tiles);
-    code->lowered = lower(*tiles);
+    code->lowered = lower(*tiles, machine);
     if (o.edit) o.edit(code->lowered.program);
     must_be_sound(loop::verify(code->lowered.program), "loop");
     if (request.keep_text) {

@@ -85,6 +85,9 @@ std::optional<Features> features_at(Level l) {
     // a tenth less where nothing was asked for ahead, of 16 MB and more up to a quarter longer. Intel's are about as far as memory.
     f.near_bytes = f.tune.find("znver") == std::string::npos ? f.l2_bytes
                                                              : std::max(f.l2_bytes, third_level_bytes() / 4);
+    // Sums of 16 M floats: a Zen 5 takes 1.26 to 1.37 ms with every line asked for two pages ahead, 1.41 to 1.53 with every second one
+    // at eight. A Zen 4 reads 21 GB/s the one way and 33 the other.
+    f.every_line = f.tune == "znver5";
 #if defined(__x86_64__)
     switch (l) {
         case Level::Baseline: f.cpu = "x86-64"; break;

@@ -35,6 +35,7 @@ struct Features {
     bool slow_divide = false;  // a vector's division takes as long as eight multiply-adds or more
     int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;  // data caches of one core
     int64_t near_bytes = 1 << 20;  // data that the caches bring as fast as anyone can ask for it ahead
+    bool every_line = false;       // one stream is read fastest with every line asked for, not far ahead; else with every second one
     bool amx = false;        // bf16 and int8 tiles
 
     // Elements of one register; bool counts as its byte.

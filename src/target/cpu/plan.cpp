@@ -37,6 +37,7 @@ Planned plan(const Request& r, const Features& f) {
                  .l1_bytes = f.l1_bytes,
                  .l2_bytes = f.l2_bytes,
                  .near_bytes = f.near_bytes,
+                 .every_line = f.every_line,
                  .bf16_pairs = f.bf16,
                  .tiles = f.amx,
                  .byte_fours = f.vnni && f.masked};
@@ -79,7 +80,7 @@ Result<std::vector<StageFacts>> facts(const Planned& p, const schedule::Schedule
     OPW_TRY(const tile::Program tiles, tile::apply(p.kernel, s, p.machine));
     SymValues sizes;
     for (size_t i = 0; i < p.symbols.size(); ++i) sizes[p.symbols[i]] = symbols[i];
-    return stage_facts(lower(tiles), sizes);
+    return stage_facts(lower(tiles, p.machine), sizes);
 }
 
 }  // namespace opwright::target::cpu

@@ -12,6 +12,7 @@ namespace opwright::target::cpu {
 struct Context {
     const tile::Program& tile;
     const math::Program& math;
+    const Machine& machine;
     loop::Builder& b;
     std::vector<Storage> storage;  // by tensor
     Faults faults;

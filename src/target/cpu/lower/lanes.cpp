@@ -23,6 +23,14 @@ Interior NestLowering::interior_of(const Stmt& lane) {
     return interior(c_, point_, lane.var, inner, std::move(roots));
 }
 
+void NestLowering::asking(const Stmt& s, const std::function<void(const Point::Ahead*)>& loops) {
+    const auto at = ahead_.find(&s);
+    if (at == ahead_.end()) return loops(nullptr);
+    if (!at->second.fold) return loops(&at->second);
+    b_.if_(
+        loop::ne(b_.symbol(kAheadSymbol), b_.i64(0)), [&] { loops(&at->second); }, [&] { loops(nullptr); });
+}
+
 void NestLowering::lane_loop(const Stmt& s) {
     const Range r = range_of(s.var);
     const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
@@ -32,12 +40,13 @@ void NestLowering::lane_loop(const Stmt& s) {
     const bool ranged = ranges_.count(s.var) > 0;
     const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
     if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
-    const auto ahead = ahead_.find(&s);
+    const auto at = ahead_.find(&s);
+    const Point::Ahead* ahead = at == ahead_.end() ? nullptr : &at->second;
     const bool sharing = straight(s.body);
     const auto body = [&](LExpr i, int positions, LExpr mask) {
         point_.set_lanes(s.var, lanes, positions, mask);
         point_.set_aligned(aligned);
-        point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
+        point_.set_ahead(ahead);
         point_.bind(s.var, i);
         point_.set_sharing(sharing);
         lane_body(s, positions);
@@ -108,7 +117,11 @@ void NestLowering::lane_loop(const Stmt& s) {
         masked(done, r.end);
     };
     const std::optional<bool> stream = streamable(s);
-    if (!stream) return sweep(r.begin, false);
+    if (!stream)
+        return asking(s, [&](const Point::Ahead* asked) {
+            ahead = asked;
+            sweep(r.begin, false);
+        });
     const Equation& q = c_.math.equations[s.body.back().equation];
     c_.out.streamed.push_back({q.lhs, *stream ? Sym(0) : extent});
     b_.if_(
@@ -235,10 +248,20 @@ void NestLowering::turned_loop(const Stmt& s, const std::vector<ExprId>& loads) 
         b_.loop(lane_name, main_end, r.end, lanes,
                 [&](LExpr i) { block(k_range, i, loop::first_lanes(r.end - i, lanes), ask_ahead); });
     };
-    // Within the caches narrow blocks are faster: all their lines are there while lanes go on along them.
+    // Within the caches narrow blocks are faster: all their lines are there while lanes go on along them. The first cache finds a
+    // line by its place in a page: of rows a page or half of one apart it holds few.
     const auto in_caches = [&] {
-        b_.loop("block", across.begin, across.end, kTurnedInCaches, [&](LExpr k) {
-            blocks({k, b_.let("block_end", loop::min(k + kTurnedInCaches, across.end))}, contiguous);
+        constexpr int64_t kPage = 4096;
+        LExpr width = b_.i64(kTurnedInCaches);
+        if (contiguous) {
+            Sym apart = 0;
+            for (size_t d = 0; d < q.at.size(); ++d)
+                if (const auto f = affine(c_.math, q.at[d])) apart = apart + f->coefficient(inner.var) * c_.storage[q.lhs].strides[d];
+            const LExpr row = point_.sym(apart) * static_cast<int64_t>(size_of(c_.math.tensors[q.lhs].dtype));
+            width = b_.let("width", loop::select(loop::eq(loop::mod(row, kPage / 2), b_.i64(0)), b_.i64(lanes), width));
+        }
+        b_.loop("block", across.begin, across.end, width, [&](LExpr k) {
+            blocks({k, b_.let("block_end", loop::min(k + width, across.end))}, contiguous);
         });
     };
     const TensorInfo& out = c_.math.tensors[q.lhs];

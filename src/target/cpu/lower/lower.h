@@ -6,6 +6,7 @@
 
 #include "loop/program.h"
 #include "target/cpu/lower/point.h"
+#include "target/machine.h"
 #include "tile/program.h"
 
 namespace opwright::target::cpu {
@@ -79,6 +80,6 @@ struct Lowered {
     std::vector<Streamed> streamed;
 };
 
-Lowered lower(const tile::Program& p);
+Lowered lower(const tile::Program& p, const Machine& machine = {});
 
 }  // namespace opwright::target::cpu

@@ -235,9 +235,12 @@ void NestLowering::plan_ahead() {
         Point::Ahead& a = ahead_[at.loop];
         if (!chunked && !nest_.grid.empty()) a.row = nest_.grid.back().var;
         a.tensors.push_back(t);
-        if (at.loops == 1) a.once.push_back(t);
+        if (at.loops > 1) continue;
         // A fold that stores nothing waits for memory alone, and gains by asking earlier than a map does.
-        if (at.loops == 1 && at.loop->body.back().kind == StmtKind::Accumulate) a.pages = 8;
+        a.fold = at.loop->body.back().kind == StmtKind::Accumulate;
+        if (c_.machine.every_line) continue;
+        a.once.push_back(t);
+        if (a.fold) a.pages = 8;
     }
 }
 

@@ -457,6 +457,11 @@ void Point::prefetch(const Expr& x, LExpr offset, int position) {
         }
         if (next.upper() < 1) return;
         const LExpr n = sym(next);
+        if (ahead_->side > 0 && next == p_.vars[lane_].extent) {
+            if (ahead_->at == 0) side_[x.ref] = b_.let("side", offset + variable(lane_) * (ahead_->side - 1));
+            if (ahead_->at * vector % step != 0) return;
+            offset = side_.at(x.ref) + ahead_->at * lanes_;
+        }
         if (ahead_->first)
             distance = loop::select(loop::le(ahead_->first + 2 * ahead_->rows, sym(p_.vars[ahead_->row].extent)),
                                     n * ahead_->rows, b_.i64(ahead_->task) - ahead_->first * n);

@@ -82,10 +82,14 @@ public:
         int64_t rows = 0;
         std::vector<math::TensorId> once = {};  // of these, what no other loop reads
         int64_t pages = 2;                      // at least so far
+        bool fold = false;                      // a loop that stores nothing: code of its own does not ask where nothing is gained
         // Where `first` is set: the present first of `rows` points, beyond which none may be left; then what comes next is
         // the first points of the task that begins `task` elements further on.
         loop::Expr first = {};
         int64_t task = 0;
+        // Where `side` is set: so many rows are read side by side, of which this is the one at `at`. If one begins where another
+        // ends, their lines are asked for in the order of memory.
+        int64_t side = 0, at = 0;
     };
     void set_ahead(const Ahead* a) { ahead_ = a; }
     // From here on, while this is on, the same elements are loaded once: where nothing between is a loop or a branch, or
@@ -151,6 +155,7 @@ private:
     loop::Expr mask_;
     bool streaming_ = false, interior_ = false, whole_inside_ = false, aligned_ = false;
     const Ahead* ahead_ = nullptr;
+    std::map<math::TensorId, loop::Expr> side_;  // of rows side by side, where the lines of all of them begin
     bool sharing_ = false;
     std::map<loop::ExprId, loop::Expr> shared_;  // loads by what they load
 };

@@ -14,10 +14,10 @@ std::vector<Sym> dense_strides(const std::vector<Sym>& shape) {
     return s;
 }
 
-Lowered lower(const tile::Program& p) {
+Lowered lower(const tile::Program& p, const Machine& machine) {
     Lowered out;
     loop::Builder b(out.program);
-    Context c{p, p.kernel.program, b, {}, {}, out, {}};
+    Context c{p, p.kernel.program, machine, b, {}, {}, out, {}};
     c.storage.resize(c.math.tensors.size());
     for (TensorId t = 0; t < c.math.tensors.size(); ++t) {
         const TensorInfo& info = c.math.tensors[t];

@@ -78,14 +78,15 @@ void NestLowering::lane_loop_beside(const Stmt& s) {
         return;
     }
     const Range r = range_of(s.var);
-    const auto ahead = ahead_.find(&s);
+    std::optional<Point::Ahead> ahead;
     const auto body = [&](LExpr i, LExpr mask) {
         for (row_ = 0; row_ < static_cast<size_t>(beside_->rows); ++row_) {
             point_.restore(alone);
             point_.bind(beside_->var, first + static_cast<int64_t>(row_));
             point_.set_lanes(s.var, s.lanes, 1, mask);
             point_.set_aligned(true);
-            point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
+            if (ahead) ahead->at = static_cast<int64_t>(row_);
+            point_.set_ahead(ahead ? &*ahead : nullptr);
             point_.bind(s.var, i);
             lane_body(s, 1);
             point_.set_ahead(nullptr);
@@ -95,7 +96,11 @@ void NestLowering::lane_loop_beside(const Stmt& s) {
     };
     const std::string& name = c_.math.vars[s.var].name;
     const LExpr end = b_.let("vectors_end", r.begin + loop::floordiv(r.end - r.begin, s.lanes) * s.lanes);
-    b_.loop(name, r.begin, end, s.lanes, [&](LExpr i) { body(i, {}); });
+    asking(s, [&](const Point::Ahead* asked) {
+        ahead.reset();
+        if (asked) ahead = *asked, ahead->side = beside_->rows;
+        b_.loop(name, r.begin, end, s.lanes, [&](LExpr i) { body(i, {}); });
+    });
     if (!c_.math.vars[s.var].extent.multiple_of(s.lanes))
         b_.loop(name, end, r.end, s.lanes, [&](LExpr i) { body(i, loop::first_lanes(r.end - i, s.lanes)); });
     point_.restore(rows);
