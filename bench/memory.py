@@ -63,7 +63,9 @@ def cases(torch):
         by_row("RMS norm", "y = rms_norm(x, p0; axis = 1)", lambda x, s: F.rms_norm(x, s.shape, s, 1e-5), 1),
         by_row("row sum", "y[m] = sum[n](x[m,n])", lambda x: x.sum(1), group="layouts", out=lambda m, n: m, header="y[m]"),
         by_row("column sum", "y[n] = sum[m](x[m,n])", lambda x: x.sum(0), group="layouts", out=lambda m, n: n, header="y[n]"),
-        by_row("transpose", "y[n,m] = x[m,n]", lambda x: x.t().contiguous(), group="layouts", header="y[n,m]"),
+        # A copy always: contiguous() of one row turned is a view.
+        by_row("transpose", "y[n,m] = x[m,n]", lambda x: x.t().clone(memory_format=torch.contiguous_format), group="layouts",
+               header="y[n,m]"),
     ]
 
 
