@@ -221,7 +221,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
         r.node = t.node;
         r.name = n.sources.empty() ? n.program.name : n.sources.back().name;
         r.type = n.sources.empty() ? n.program.name : types(n.sources);
-        if (std::string is = recognised_text(g, n); !is.empty()) r.type = std::move(is);
+        if (std::string is = recognised_text(g, n, false); !is.empty()) r.type = std::move(is);
         r.sources = n.sources;
         r.shapes = shapes(g, n, symbols);
         r.seconds = t.median;

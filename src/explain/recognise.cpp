@@ -103,6 +103,13 @@ public:
         return found;
     }
 
+    // Whether what was found is all of the program.
+    bool whole() const {
+        for (size_t e = 0; e < p_.equations.size(); ++e)
+            if (std::find(inside_.begin(), inside_.end(), e) == inside_.end()) return false;
+        return true;
+    }
+
 private:
     // The operator that equation e ends, over the program's inputs or over one tensor that an earlier equation sets.
     std::string name_of(size_t e) {
@@ -155,15 +162,20 @@ private:
 };
 }  // namespace
 
+namespace {
+bool small_enough(const graph::Node& n) { return n.kind == graph::NodeKind::Compute && n.sources.size() >= 2 && n.program.equations.size() <= 16; }
+}  // namespace
+
 std::vector<std::string> recognise(const graph::Graph& g, const graph::Node& n) {
-    if (n.kind != graph::NodeKind::Compute || n.sources.size() < 2 || n.program.equations.size() > 16) return {};
-    return Recogniser(g, n).run();
+    return small_enough(n) ? Recogniser(g, n).run() : std::vector<std::string>{};
 }
 
-std::string recognised_text(const graph::Graph& g, const graph::Node& n) {
-    const auto names = recognise(g, n);
-    if (names.empty()) return "";
-    return fmt::format("{} (from {} operators)", fmt::join(names, " + "), n.sources.size());
+std::string recognised_text(const graph::Graph& g, const graph::Node& n, bool parts) {
+    if (!small_enough(n)) return "";
+    Recogniser r(g, n);
+    const auto names = r.run();
+    if (names.empty() || !(parts || r.whole())) return "";
+    return fmt::format("{} ({} {} operators)", fmt::join(names, " + "), r.whole() ? "from" : "a part of", n.sources.size());
 }
 
 }  // namespace opwright::explain

@@ -13,7 +13,8 @@ namespace opwright::explain {
 // operator of the model, which says itself what it is.
 std::vector<std::string> recognise(const graph::Graph& g, const graph::Node& n);
 
-// "layer_norm + gelu (from 14 operators)"; empty where nothing is recognised.
-std::string recognised_text(const graph::Graph& g, const graph::Node& n);
+// "layer_norm + gelu (from 14 operators)", or "softmax (a part of 9 operators)" where the node does more than that: without
+// `parts`, that is empty, as where nothing is recognised.
+std::string recognised_text(const graph::Graph& g, const graph::Node& n, bool parts = true);
 
 }  // namespace opwright::explain

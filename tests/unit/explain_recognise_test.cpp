@@ -44,6 +44,16 @@ TEST(Recognise, NormsAndSoftmaxByParts) {
     EXPECT_EQ(kernel_is(n, n.layer_norm_by_parts("l", n.in("x", {64, 512}), 511)), "");
 }
 
+TEST(Recognise, APartOfAKernelIsNotTakenForTheWhole) {
+    Draft d;
+    const ValueId s = d.softmax_by_parts("s", d.in("x", {64, 512})), c = d.row_sum("c", d.unary("tanh", Fn::Tanh, s));
+    d.g.outputs = {s, c};
+    const fuse::Fused f = fuse::fuse(fuse::normalise(fuse::remove_dead(d.g)));
+    ASSERT_EQ(f.graph.nodes.size(), 1u);
+    EXPECT_EQ(recognised_text(f.graph, f.graph.nodes[0]), "softmax (a part of 7 operators)");
+    EXPECT_EQ(recognised_text(f.graph, f.graph.nodes[0], false), "");
+}
+
 TEST(Recognise, ActivationsInOtherSpellings) {
     Draft g;  // x * (0.5 * (1 + erf(x / 1.41421354)))
     const ValueId x = g.in("x", {64, 512});
