@@ -21,7 +21,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 33;
+const int kEmitterVersion = 34;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

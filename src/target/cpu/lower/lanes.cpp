@@ -23,14 +23,6 @@ Interior NestLowering::interior_of(const Stmt& lane) {
     return interior(c_, point_, lane.var, inner, std::move(roots));
 }
 
-void NestLowering::asking(const Stmt& s, const std::function<void(const Point::Ahead*)>& loops) {
-    const auto at = ahead_.find(&s);
-    if (at == ahead_.end()) return loops(nullptr);
-    if (!at->second.fold) return loops(&at->second);
-    b_.if_(
-        loop::ne(b_.symbol(kAheadSymbol), b_.i64(0)), [&] { loops(&at->second); }, [&] { loops(nullptr); });
-}
-
 void NestLowering::lane_loop(const Stmt& s) {
     const Range r = range_of(s.var);
     const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
@@ -40,13 +32,12 @@ void NestLowering::lane_loop(const Stmt& s) {
     const bool ranged = ranges_.count(s.var) > 0;
     const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
     if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
-    const auto at = ahead_.find(&s);
-    const Point::Ahead* ahead = at == ahead_.end() ? nullptr : &at->second;
+    const auto ahead = ahead_.find(&s);
     const bool sharing = straight(s.body);
     const auto body = [&](LExpr i, int positions, LExpr mask) {
         point_.set_lanes(s.var, lanes, positions, mask);
         point_.set_aligned(aligned);
-        point_.set_ahead(ahead);
+        point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
         point_.bind(s.var, i);
         point_.set_sharing(sharing);
         lane_body(s, positions);
@@ -117,11 +108,7 @@ void NestLowering::lane_loop(const Stmt& s) {
         masked(done, r.end);
     };
     const std::optional<bool> stream = streamable(s);
-    if (!stream)
-        return asking(s, [&](const Point::Ahead* asked) {
-            ahead = asked;
-            sweep(r.begin, false);
-        });
+    if (!stream) return sweep(r.begin, false);
     const Equation& q = c_.math.equations[s.body.back().equation];
     c_.out.streamed.push_back({q.lhs, *stream ? Sym(0) : extent});
     b_.if_(

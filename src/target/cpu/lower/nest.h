@@ -78,8 +78,6 @@ private:
     // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may
     // leave their tensors, the vectors that surely stay inside run without a test.
     void lane_loop(const tile::Stmt& s);
-    // Emits `loops` for what the loop asks for ahead (null: nothing).
-    void asking(const tile::Stmt& s, const std::function<void(const Point::Ahead*)>& loops);
     void lane_body(const tile::Stmt& s, int positions);
     // What statement k of the loop has stored serves the statements behind it without being read back.
     void keep_stored(const tile::Stmt& s, size_t k, int positions);

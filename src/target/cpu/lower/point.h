@@ -82,7 +82,7 @@ public:
         int64_t rows = 0;
         std::vector<math::TensorId> once = {};  // of these, what no other loop reads
         int64_t pages = 2;                      // at least so far
-        bool fold = false;                      // a loop that stores nothing: code of its own does not ask where nothing is gained
+        bool fold = false;                      // a loop that stores nothing
         // Where `first` is set: the present first of `rows` points, beyond which none may be left; then what comes next is
         // the first points of the task that begins `task` elements further on.
         loop::Expr first = {};

@@ -96,11 +96,21 @@ void NestLowering::lane_loop_beside(const Stmt& s) {
     };
     const std::string& name = c_.math.vars[s.var].name;
     const LExpr end = b_.let("vectors_end", r.begin + loop::floordiv(r.end - r.begin, s.lanes) * s.lanes);
-    asking(s, [&](const Point::Ahead* asked) {
+    const auto vectors = [&] { b_.loop(name, r.begin, end, s.lanes, [&](LExpr i) { body(i, {}); }); };
+    const auto asking = [&] {
+        ahead = ahead_.at(&s);
+        ahead->side = beside_->rows;
+        vectors();
         ahead.reset();
-        if (asked) ahead = *asked, ahead->side = beside_->rows;
-        b_.loop(name, r.begin, end, s.lanes, [&](LExpr i) { body(i, {}); });
-    });
+    };
+    const auto at = ahead_.find(&s);
+    // Where all lies in the caches, prefetches would take a tenth of the time; in loops over one row the choice took more.
+    if (at == ahead_.end())
+        vectors();
+    else if (at->second.fold)
+        b_.if_(loop::ne(b_.symbol(kAheadSymbol), b_.i64(0)), asking, vectors);
+    else
+        asking();
     if (!c_.math.vars[s.var].extent.multiple_of(s.lanes))
         b_.loop(name, end, r.end, s.lanes, [&](LExpr i) { body(i, loop::first_lanes(r.end - i, s.lanes)); });
     point_.restore(rows);
