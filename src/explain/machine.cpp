@@ -256,17 +256,30 @@ Machine unmeasured(int threads) {
 std::optional<Machine> recall_machine(int threads) {
     const auto cache = default_cache();
     if (!cache) return std::nullopt;
-    const Machine m = unmeasured(threads);
+    const Machine m = unmeasured(std::min(threads, runtime::available_processors()));
     return recall(cache->folder() + "/" + file_name(m, target::cpu::host_features()), m);
 }
 
 Result<Machine> measure_machine(runtime::ThreadPool& pool, bool fresh) {
+    // Threads beyond the processors add nothing to a ceiling, and take very long to find out.
+    if (const int most = runtime::available_processors(); pool.size() > most) {
+        runtime::ThreadPool few(most);
+        return measure_machine(few, fresh);
+    }
     const Features& features = target::cpu::host_features();
     Machine m = unmeasured(pool.size());
     const auto cache = default_cache();
     const std::string path = cache ? cache->folder() + "/" + file_name(m, features) : "";
-    const std::optional<Machine> before = path.empty() ? std::nullopt : recall(path, m);
-    if (before && !fresh) return *before;
+    std::optional<Machine> before = path.empty() ? std::nullopt : recall(path, m);
+    if (before && !fresh) {
+        // So slow a start was probably seen while others had the processors: a look at it costs little, and plans follow it.
+        constexpr double kDoubtful = 10e-6;
+        if (before->dispatch_seconds > kDoubtful) {
+            before->dispatch_seconds = std::min(before->dispatch_seconds, measure_dispatch(pool));
+            remember(path, *before, before);
+        }
+        return *before;
+    }
     constexpr double kVectors = 1.0 * kChains * kSteps;
     OPW_TRY(const double normal, measure_peak(pool, features, 0.5f));  // sums stay near 1
     m.flops_f32 = 2 * kVectors * features.lanes(DType::F32) * pool.size() / normal;

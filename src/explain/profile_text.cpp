@@ -20,6 +20,12 @@ std::string left(const std::string& s, size_t width) { return s + std::string(wi
 
 std::string counted(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
+// More threads than processors take turns on them.
+std::string threads_text(const Profile& p) {
+    const std::string r = counted(static_cast<size_t>(p.threads), "thread");
+    return p.threads > p.machine.threads ? fmt::format("{} on {}", r, counted(static_cast<size_t>(p.machine.threads), "processor")) : r;
+}
+
 // "layout conversion" and "not explained" are too long for a column.
 std::string mostly(const Row& r) { return r.mostly() == name(Cause::Conversion) ? "layout" : std::string(r.mostly()); }
 
@@ -56,8 +62,8 @@ std::string to_text(const Profile& p, size_t limit) {
     if (p.device) {
         r += header_on_device(p);
     } else {
-    r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {} thread{}, {} for {}", cut(p.name.empty() ? "model" : p.name, 30),
-                             time_text(p.seconds), p.repeats, time_text(p.min_seconds), p.threads, p.threads == 1 ? "" : "s", counted(p.rows.size(), "kernel"),
+    r += wrapped(fmt::format("{}: {} a run (median of {}, least {}), {}, {} for {}", cut(p.name.empty() ? "model" : p.name, 30),
+                             time_text(p.seconds), p.repeats, time_text(p.min_seconds), threads_text(p), counted(p.rows.size(), "kernel"),
                              counted(p.source_operators, "operator")));
     r += wrapped(fmt::format("ceilings: copy {}/s, arithmetic {}FLOP/s (f32), start of a kernel {}", bytes_text(p.machine.copy_bandwidth()),
                              count_text(p.machine.flops_f32), time_text(p.machine.dispatch_seconds)));

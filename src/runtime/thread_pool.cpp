@@ -179,7 +179,10 @@ int64_t ThreadPool::share_end(const Job& job, int i) {
 }
 
 ThreadPool::ThreadPool(int threads) {
-    if (threads <= 0) threads = available_processors();
+    const int processors = available_processors();
+    if (threads <= 0) threads = processors;
+    // More threads than processors: those that spin would keep others from their work.
+    spin_ = threads > processors ? std::chrono::microseconds(0) : kWorkerSpin;
     for (int i = 0; i < threads; ++i) scratch_.push_back(std::make_unique<Scratch>());
     for (int i = 1; i < threads; ++i) sleepers_.push_back(std::make_unique<Sleeper>());
     for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
@@ -238,7 +241,7 @@ void ThreadPool::work(int worker) noexcept {
             take_chunks(worker);
             if (state_.fetch_sub(1) == 1) state_.notify_one();  // the last to leave a closed job
         }
-        slept = !spin_until(kWorkerSpin, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; });
+        slept = !spin_until(spin_, [&] { return epoch_.load(std::memory_order_relaxed) != epoch; });
         if (!slept) continue;
         Sleeper& sleeper = *sleepers_[static_cast<size_t>(worker - 1)];
         sleeper.state.store(Sleeper::Asleep);

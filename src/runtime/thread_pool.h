@@ -71,7 +71,8 @@ private:
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<std::unique_ptr<Sleeper>> sleepers_;  // by worker but the caller
     std::vector<std::thread> threads_;
-    std::mutex callers_;  // one job at a time
+    std::chrono::microseconds spin_{0};  // that a worker waits for the next job before it sleeps
+    std::mutex callers_;                 // one job at a time
     Watcher* watcher_ = nullptr;
     Job job_;             // written only while no worker has joined
     alignas(64) std::atomic<uint32_t> state_{0};  // kOpen | number of workers inside the job

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+
+#include "explain/machine.h"
+#include "runtime/thread_pool.h"
 
 namespace opwright::explain {
 namespace {
@@ -215,6 +220,53 @@ TEST(ExplainMachine, TakesTheCeilingOfTheSmallestSetThatHoldsTheData) {
     EXPECT_EQ(m.bandwidth(2e3), 50);
     EXPECT_EQ(m.bandwidth(1e12), 10);
     EXPECT_EQ(m.copy_bandwidth(), 10);
+}
+
+// A folder of its own for what is measured.
+class MeasuredMachine : public testing::Test {
+protected:
+    const std::string folder = testing::TempDir() + "opwright-measured";
+    std::optional<std::string> saved;
+    MeasuredMachine() {
+        if (const char* old = std::getenv("OPWRIGHT_CACHE_DIR")) saved = old;
+        std::filesystem::remove_all(folder);
+        setenv("OPWRIGHT_CACHE_DIR", folder.c_str(), 1);
+    }
+    ~MeasuredMachine() override {
+        saved ? setenv("OPWRIGHT_CACHE_DIR", saved->c_str(), 1) : unsetenv("OPWRIGHT_CACHE_DIR");
+        std::filesystem::remove_all(folder);
+    }
+};
+
+TEST_F(MeasuredMachine, ADoubtfulStartIsLookedAtAgain) {
+    runtime::ThreadPool pool(1);
+    const auto first = measure_machine(pool);
+    ASSERT_TRUE(first.ok());
+    std::filesystem::path file;
+    for (const auto& e : std::filesystem::directory_iterator(folder))
+        if (e.path().filename().string().starts_with("machine-")) file = e.path();
+    ASSERT_FALSE(file.empty());
+    auto j = nlohmann::json::parse(std::ifstream(file));
+    j["dispatch_seconds"] = 45e-6;  // as if other processes had had the processor
+    j["flops_f32"] = 12345e6;
+    std::ofstream(file) << j;
+    const auto again = measure_machine(pool);
+    ASSERT_TRUE(again.ok());
+    EXPECT_LT(again->dispatch_seconds, 45e-6);
+    EXPECT_EQ(again->flops_f32, 12345e6) << "the rest is taken as it is";
+    ASSERT_TRUE(recall_machine(1));
+    EXPECT_EQ(recall_machine(1)->dispatch_seconds, again->dispatch_seconds);
+}
+
+TEST_F(MeasuredMachine, ThreadsBeyondTheProcessorsHaveTheProcessorsCeilings) {
+    const int processors = runtime::available_processors();
+    runtime::ThreadPool pool(processors + 40);
+    const auto m = measure_machine(pool);
+    ASSERT_TRUE(m.ok());
+    EXPECT_EQ(m->threads, processors);
+    const auto known = recall_machine(processors + 40);
+    ASSERT_TRUE(known);
+    EXPECT_EQ(known->measured_at, m->measured_at);
 }
 
 }  // namespace
