@@ -182,9 +182,10 @@ std::string advise(const Row& r, const Profile& p) {
         return s + (hint.empty() ? fmt::format(" Next: a 16-bit type would halve it, gaining about {}.", gain_text(t / 2, p)) : fmt::format(" Next: {}.", hint)) + unsteady;
     }
     if (r.bound() == Bound::Arithmetic && r.of_floor() >= 0.75)
-        return fmt::format("Computes {}FLOP at {}FLOP/s, {} of this machine's peak of {}FLOP/s: at most {} is left. Next: more threads, or fewer operations "
+        return fmt::format("Computes {}FLOP at {}FLOP/s, {} of this machine's peak of {}FLOP/s: at most {} is left. Next: {}fewer operations "
                            "(a 16-bit or integer type, a smaller model).",
-                           count_text(r.flops()), count_text(rate), percent_text(r.of_floor()), count_text(r.peak > 0 ? r.peak : m.flops_f32), gain_text(gain, p)) +
+                           count_text(r.flops()), count_text(rate), percent_text(r.of_floor()), count_text(r.peak > 0 ? r.peak : m.flops_f32), gain_text(gain, p),
+                           p.threads < p.processors ? "more threads, or " : "") +
                unsteady;
 
     if (r.evidence.conversion)

@@ -199,6 +199,7 @@ Result<Profile> profile(const Compiled& c, std::span<const Tensor> inputs, const
     p.device = timing.device;
     p.machine = machine;
     p.threads = machine.device ? machine.threads : pool.size();
+    p.processors = runtime::available_processors();
     p.warmup = std::max(1, o.warmup);
     p.repeats = std::max(1, o.repeats);
     OPW_TRY(p.memory, e.memory(shape_list));

@@ -98,6 +98,7 @@ struct Profile {
     Machine machine;
     double call_seconds = 0;                 // of calling the smallest kernel, which every kernel costs at least
     int threads = 1, warmup = 0, repeats = 0;
+    int processors = 1;                      // that this process may use
     runtime::Executable::Memory memory;
     math::SymValues symbols;                 // of the graph, at the sizes of the inputs
     std::vector<Candidate> candidates;

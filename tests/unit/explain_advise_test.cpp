@@ -75,6 +75,14 @@ TEST(Advice, WhatNothingExplainsIsCalledSo) {
     EXPECT_THAT(s, Not(HasSubstr("multiples of the register tile")));
 }
 
+TEST(Advice, MoreThreadsWhereThereAreProcessors) {
+    Profile p = machine();
+    Row r = product(p, 1.1e-3);
+    EXPECT_THAT(advice(r, p), HasSubstr("is left. Next: fewer operations"));
+    p.processors = 2;
+    EXPECT_THAT(advice(r, p), HasSubstr("is left. Next: more threads, or fewer operations"));
+}
+
 TEST(Advice, PaddingOfTheRegisterTile) {
     const Profile p = machine();
     Row r = product(p, 3e-3);
