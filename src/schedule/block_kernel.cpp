@@ -57,8 +57,11 @@ public:
         for (Nest& nest : r.nests) {
             names_.clear();
             pool_.clear();
-            if (!nest.contraction)
+            beside_.clear();
+            if (!nest.contraction) {
+                for (uint32_t i : nest.equations) note_together(nest, p_.equations[i]);
                 for (uint32_t i : nest.equations) equation(nest, p_.equations[i]);
+            }
             std::vector<uint32_t> moved;
             for (uint32_t i : nest.equations) {
                 Equation q = p_.equations[i];
@@ -79,37 +82,59 @@ public:
     }
 
 private:
-    void equation(const Nest& nest, const Equation& q) {
-        std::vector<VarId> own;
+    std::vector<VarId> own(const Nest& nest, const Equation& q) const {
+        std::vector<VarId> r;
         for (VarId v : q.vars)
-            if (!has(nest.grid, v)) own.push_back(v);
-        name(own, {});
+            if (!has(nest.grid, v)) r.push_back(v);
+        return r;
+    }
+    void equation(const Nest& nest, const Equation& q) {
+        name(own(nest, q));
         visit(p_, q, [&](const Expr& x) {
-            if (x.kind == ExprKind::Reduce) name(x.vars, own);
+            if (x.kind == ExprKind::Reduce) name(x.vars);
         });
     }
 
-    // Names `vars`, which live together with `others` (named already).
-    void name(const std::vector<VarId>& vars, const std::vector<VarId>& others) {
-        std::set<VarId> taken;
-        for (VarId v : others) taken.insert(names_.at(v));
+    // Which variables live together: those of an equation, with those of its reductions; of a reduction, with those of what is
+    // reduced within it. Equations share variables, so that what one says holds for all.
+    void note_together(const Nest& nest, const Equation& q) {
+        const std::vector<VarId> points = own(nest, q);
+        together(points, points);
+        visit(p_, q, [&](const Expr& x) {
+            if (x.kind != ExprKind::Reduce) return;
+            together(x.vars, points);
+            together(x.vars, x.vars);
+            std::vector<bool> seen(p_.expr_count());
+            for (ExprId a : x.args)
+                visit(p_, a, seen, [&](const Expr& inner) {
+                    if (inner.kind == ExprKind::Reduce) together(x.vars, inner.vars);
+                });
+        });
+    }
+    void together(const std::vector<VarId>& a, const std::vector<VarId>& b) {
+        for (VarId x : a)
+            for (VarId y : b)
+                if (x != y) beside_[x].insert(y), beside_[y].insert(x);
+    }
+
+    void name(const std::vector<VarId>& vars) {
         for (VarId v : vars) {
-            if (auto it = names_.find(v); it != names_.end()) {
-                taken.insert(it->second);
-                continue;
-            }
+            if (names_.count(v)) continue;
+            std::set<VarId> taken;
+            for (VarId u : beside_[v])
+                if (auto it = names_.find(u); it != names_.end()) taken.insert(it->second);
             const auto same = [&](VarId u) { return p_.vars[u].extent == p_.vars[v].extent && !taken.count(u); };
             const auto found = std::find_if(pool_.begin(), pool_.end(), same);
             names_[v] = found == pool_.end() ? v : *found;
             if (found == pool_.end()) pool_.push_back(v);
-            taken.insert(names_[v]);
         }
     }
 
     const Kernel& k_;
     const Program& p_;
     std::map<VarId, VarId> names_;
-    std::vector<VarId> pool_;  // the names given in this nest
+    std::vector<VarId> pool_;                  // the names given in this nest
+    std::map<VarId, std::set<VarId>> beside_;  // variables that live together with one, and need other names
 };
 
 // Tensors that a nest writes and then reads at other indices than it wrote.
