@@ -95,8 +95,8 @@ private:
         });
     }
 
-    // Which variables live together: those of an equation, with those of its reductions; of a reduction, with those of what is
-    // reduced within it. Equations share variables, so that what one says holds for all.
+    // Which variables live together: those of an equation, with those of each of its reductions (none holds another: hoist.h).
+    // Equations share variables, so that what one says holds for all.
     void note_together(const Nest& nest, const Equation& q) {
         const std::vector<VarId> points = own(nest, q);
         together(points, points);
@@ -104,11 +104,6 @@ private:
             if (x.kind != ExprKind::Reduce) return;
             together(x.vars, points);
             together(x.vars, x.vars);
-            std::vector<bool> seen(p_.expr_count());
-            for (ExprId a : x.args)
-                visit(p_, a, seen, [&](const Expr& inner) {
-                    if (inner.kind == ExprKind::Reduce) together(x.vars, inner.vars);
-                });
         });
     }
     void together(const std::vector<VarId>& a, const std::vector<VarId>& b) {
