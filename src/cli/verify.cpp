@@ -76,8 +76,8 @@ void run(const VerifyFlags& f, Context& c) {
             show(std::move(r), text);
             continue;
         }
-        if (target == kRandom) {
-            auto r = verify_random(f, text);
+        if (target == kRandom || target == kRandomModels) {
+            auto r = target == kRandom ? verify_random(f, text) : verify_random_models(f, text);
             show(std::move(r), text);
             continue;
         }
@@ -92,7 +92,7 @@ void run(const VerifyFlags& f, Context& c) {
 void add_verify(CLI::App& app, Context& c) {
     auto f = std::make_shared<VerifyFlags>();
     CLI::App* a = app.add_subcommand("verify", "Compare compiled kernels with the reference in 64-bit arithmetic");
-    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them; \"random\": operators made from seeds), or models (.onnx)");
+    a->add_option("TARGET", f->targets, "files of declarations (.op), operators of the library (\"library\": all of them; \"random\": operators made from seeds), or models (.onnx; \"random-models\": models made from seeds)");
     a->add_option("--op", f->op, "only this operator of the file");
     f->on.add(*a);
     a->add_option("--against", f->against, "somebody else's kernel in place of ours: kernel.py:function (NumPy, PyTorch, Triton) or lib.so:symbol (C); of a model, another model, or onnxruntime");
@@ -100,8 +100,8 @@ void add_verify(CLI::App& app, Context& c) {
     a->add_option("--time-limit", f->time_limit, "seconds that one call of such a kernel may take")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
     a->add_flag("--cross", f->cross, "also compare ways of running that must agree: threads, fusion, vector units, schedules, cache, targets")->excludes("--schedule");
     a->add_option("--kernel", f->kernel, "of a model: only the kernel of this name, at sizes and values of its own as an operator gets them");
-    a->add_option("--count", f->count, "how many random operators, from --seed on")->capture_default_str();
-    a->add_option("--save", f->save, "file for the smallest failing case, which --replay runs again (default: OPERATOR.replay.json; files are never overwritten)");
+    a->add_option("--count", f->count, "how many random operators or models, from --seed on")->capture_default_str();
+    a->add_option("--save", f->save, "file for the smallest failing case, which --replay runs again (default: OPERATOR.replay.json; of a random model: random-model-SEED.onnx; files are never overwritten)");
     a->add_option("--replay", f->replay, "run the case of such a file again");
     a->add_option("--type", f->data.type, "only this float type, in place of all that the declaration allows")
         ->check(CLI::IsMember({"f32", "f64", "f16", "bf16"}));
@@ -116,6 +116,7 @@ void add_verify(CLI::App& app, Context& c) {
               "  opwright verify softmax --target c\n  opwright verify model.onnx --size h=64,w=64\n"
               "  opwright verify softmax.op --against softmax_triton.py:softmax\n"
               "  opwright verify random --count 1000 --seed 7\n"
+              "  opwright verify random-models --count 1000 --seed 7\n"
               "  opwright verify --replay softmax.replay.json");
     a->callback([f, &c] {
         if (f->targets.empty() == f->replay.empty()) throw CLI::ValidationError("TARGET", f->targets.empty() ? "is required (or --replay)" : "goes without --replay");

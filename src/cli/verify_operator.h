@@ -14,7 +14,7 @@ struct VerifyFlags {
     std::string op, against, replay, save, kernel, schedule;
     TargetFlags on;
     double time_limit = 30;
-    uint64_t count = 100;  // of random operators
+    uint64_t count = 100;  // of random operators or models
     bool cross = false, json = false;
     DataFlags data;
     ExecutionFlags execution;
@@ -49,6 +49,9 @@ Result<nlohmann::json> verify_models(const std::string& path, const VerifyFlags&
 // In place of a declaration: operators made from seeds.
 inline constexpr const char* kRandom = "random";
 Result<nlohmann::json> verify_random(const VerifyFlags& f, std::string& text);
+// Models made from seeds, fused and not.
+inline constexpr const char* kRandomModels = "random-models";
+Result<nlohmann::json> verify_random_models(const VerifyFlags& f, std::string& text);
 // --replay.
 Result<nlohmann::json> verify_replay(const VerifyFlags& f, std::string& text);
 
