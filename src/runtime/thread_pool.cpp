@@ -171,12 +171,8 @@ void ThreadPool::send_away() {
     }
 }
 
-// Where the share of worker i ends, in whole grains.
-int64_t ThreadPool::share_end(const Job& job, int i) {
-    if (i + 1 == job.threads) return job.count;
-    const int64_t grains = (job.count - 1) / job.grain + 1;
-    return grains * (i + 1) / job.threads * job.grain;
-}
+// Where the share of worker i ends: all have as many indices, or one more.
+int64_t ThreadPool::share_end(const Job& job, int i) { return job.count * (i + 1) / job.threads; }
 
 ThreadPool::ThreadPool(int threads) {
     const int processors = available_processors();
@@ -275,7 +271,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
     const int outer_worker = current_worker;
     current_pool = this;
     current_worker = 0;
-    const int64_t chunks = (count - 1) / grain + 1;
+    const int64_t chunks = std::max<int64_t>(count / grain, 1);  // each share is a grain or more
     if (chunks == 1 || threads_.empty()) {
         call(context, 0, count, 0);
     } else {

@@ -60,6 +60,22 @@ TEST(RuntimeThreadPool, WorkersShareTheWork) {
     EXPECT_EQ(arrived.load(), 2);
 }
 
+// Whatever the grain: of eight indices in grains of three, one worker had three and the other five.
+TEST(RuntimeThreadPool, SharesAreEven) {
+    ThreadPool pool(2);
+    for (int64_t grain : {1, 3, 4}) {
+        std::atomic<int> arrived{0};
+        std::atomic<int64_t> first{-1};
+        pool.parallel_for(8, grain, [&](int64_t begin, int64_t, int worker) {
+            int64_t none = -1;
+            if (worker == 1) first.compare_exchange_strong(none, begin);
+            ++arrived;
+            while (arrived.load() < 2) std::this_thread::yield();
+        });
+        EXPECT_EQ(first.load(), 4) << grain;
+    }
+}
+
 TEST(RuntimeThreadPool, NestedCallsRunInline) {
     ThreadPool pool(2);
     std::atomic<int64_t> sum{0};
