@@ -20,6 +20,11 @@ public:
                 for (VarId v : nest.contraction->k) n = n * p.vars[v].extent;
                 const int64_t speed = schedule::speed_of(std::max(1, plan.contract.parts), plan.contract.tiles);
                 total_ = total_ + n * Sym(std::max<int64_t>(1, kContractionWork / speed));
+                // Few multiply-adds an element, as of depthwise layers and of one row, take as long as reading and storing them.
+                std::vector<TensorId> moved = p.reads(q.rhs);
+                moved.push_back(q.lhs);
+                for (TensorId t : moved)
+                    total_ = total_ + product(p.tensors[t].shape) * Sym(static_cast<int64_t>(size_of(p.tensors[t].dtype)) * kByte);
                 continue;
             }
             lanes_ = std::max(1, plan.equations[j].lanes);
