@@ -41,12 +41,11 @@ public:
         }
         most_rows_ = rows_.is_const() ? plan_.mt : plan_.mt + plan_.mt / 2 + mr_;
         m_tiles_ =
-            rows_.is_const() ? ceil_div(rows_, plan_.mt) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
-        mt_ = rows_.is_const() ? Sym(plan_.mt) : ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_);
+            rows_.is_const() ? ceil_div(row_panels(), plan_.mt / mr_) : max(1, floor_div(rows_ + Sym(plan_.mt / 2), plan_.mt));
         const int64_t together = c.together[nest];
         if (together) {
+            together_ = together;
             m_tiles_ = ceil_div(rows_, together);
-            mt_ = together;
             most_rows_ = (together + mr_ - 1) / mr_ * mr_;
         }
         if (unpacked_) {
@@ -56,14 +55,12 @@ public:
             if (copied_rows_ && k_.m.size() == 1 && k_.k.size() == 1) rows_in_memory_ = plain(k_.a);
             if (!together && (!rows_.is_const() || *rows_.constant() > 2 * mr_)) {
                 const Sym threads = min(4, floor_div(rows_, Sym(2 * mr_)));
-                m_tiles_ = max(1, max(threads, ceil_div(rows_, Sym(kUnpackedRows))));
-                mt_ = max(mr_, ceil_div(ceil_div(rows_, m_tiles_), mr_) * Sym(mr_));
+                m_tiles_ = even(max(threads, ceil_div(rows_, Sym(kUnpackedRows))), row_panels());
                 // Few columns use what is copied once or twice: one register tile's rows at a time, which the first cache holds.
-                if (copied_rows_) mt_ = select(min(few_columns(), Sym(1) - from_memory()), mr_, mt_);
-                m_tiles_ = ceil_div(rows_, mt_);
+                if (copied_rows_) m_tiles_ = select(min(few_columns(), Sym(1) - from_memory()), row_panels(), m_tiles_);
                 most_rows_ = kUnpackedRows + mr_;
             }
-            nt_ = tile_columns();
+            n_tiles_ = column_tasks();
             return;
         }
         // Rows that several tasks want are packed once for all of them, unless packing repeats elements: then they
@@ -75,7 +72,7 @@ public:
         // Rows that one task alone reads are packed by it, so that they are in its caches when it does, for tile registers: those take
         // them faster than memory brings them. So are such columns.
         if (a_.shared && plan_.tiles && a_.batch.size() == k_.batch.size()) a_.by_task = less(columns_, Sym(plan_.nt + 1));
-        nt_ = tile_columns();
+        n_tiles_ = column_tasks();
         const bool sums = a_.add_up || b_factor_.add_up;
         if (b_factor_.shared && (parts_ == 1 || (plan_.tiles && !sums)) && !together)
             b_factor_.by_task = min(from_memory(), less(rows_, Sym(plan_.mt + 1)));
@@ -100,7 +97,7 @@ public:
     }
     void run(Stage stage) {
         stage.function = name_;
-        const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = ceil_div(columns_, nt_);
+        const Sym batches = extent(k_.batch), m_tiles = m_tiles_, n_tiles = n_tiles_;
         stage.tasks = select(skip_, 0, batches * m_tiles * n_tiles);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, columns_, depth_, batches};
         stage.contraction->speed = schedule::speed_of(static_cast<int>(parts_), plan_.tiles);
@@ -141,13 +138,19 @@ public:
             }
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
-                const Divided columns = divide(c_, task, point_.sym(n_tiles), "rows", "column_tile");
-                const LExpr n0 = b_.let("n0", columns.rest * point_.sym(nt_));
-                const Divided rows = divide(c_, columns.quotient, point_.sym(m_tiles), "batch", "row_tile");
-                const LExpr m0 = b_.let("m0", rows.rest * point_.sym(mt_));
-                decode(k_.batch, rows.quotient);
-                const LExpr m1 = b_.let("m1", loop::min(m0 + point_.sym(mt_), point_.sym(rows_)));
-                const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(nt_), point_.sym(columns_)));
+                const Sym by_rows = rows_inner();
+                const Divided inner = divide(c_, task, point_.sym(select(by_rows, m_tiles, n_tiles)), "outer_tiles", "inner_tile");
+                const Divided outer = divide(c_, inner.quotient, point_.sym(select(by_rows, n_tiles, m_tiles)), "batch", "outer_tile");
+                const auto digit = [&](LExpr other, LExpr own) {
+                    return by_rows.is(0) ? other : loop::select(loop::gt(point_.sym(by_rows), b_.i64(0)), own, other);
+                };
+                const LExpr column_tile = b_.let("column_tile", digit(inner.rest, outer.rest)), row_tile = b_.let("row_tile", digit(outer.rest, inner.rest));
+                decode(k_.batch, outer.quotient);
+                const LExpr m0 = b_.let("m0", together_ ? row_tile * together_ : share(row_tile, row_panels(), m_tiles) * mr_);
+                const LExpr n0 = b_.let("n0", share(column_tile, column_panels(), n_tiles) * nr_);
+                const LExpr m_end = together_ ? m0 + together_ : share(row_tile + 1, row_panels(), m_tiles) * mr_;
+                const LExpr m1 = b_.let("m1", loop::min(m_end, point_.sym(rows_)));
+                const LExpr n1 = b_.let("n1", loop::min(share(column_tile + 1, column_panels(), n_tiles) * nr_, point_.sym(columns_)));
                 const LExpr depth = point_.sym(depth_);
                 // An empty sum still has its epilogue, so there is one block at least.
                 const LExpr block = point_.sym(kc);
@@ -160,7 +163,7 @@ public:
                         const Point::Scope at_first = point_.save();
                         point_.bind(k_.m[0], b_.i64(0));
                         point_.bind(k_.k[0], b_.i64(0));
-                        const LExpr next = loop::select(loop::lt(k1, depth), k1, point_.sym(mt_ * step(*rows_in_memory_, k_.m[0])));
+                        const LExpr next = loop::select(loop::lt(k1, depth), k1, (m1 - m0) * point_.sym(step(*rows_in_memory_, k_.m[0])));
                         next_rows_ = b_.let("next_rows", place(*rows_in_memory_) + next);
                         point_.restore(at_first);
                     }
@@ -188,18 +191,27 @@ private:
         return less(depth_, Sym(kWords * parts_ + 1));
     }
 
-    // Columns of one task: plan_.nt at most. Where all rows are packed beforehand, narrower tasks cost nothing, and few
-    // columns are shared out among threads; otherwise equal tasks at least.
-    Sym tile_columns() const {
-        const Sym nr(nr_), most(plan_.nt);
+    // Rows and columns come in panels of a register tile, which tasks share as evenly as their number allows: where begins the share
+    // of task i. Threads have as much to do as each other where the number of tasks is even.
+    Sym row_panels() const { return ceil_div(rows_, mr_); }
+    Sym column_panels() const { return ceil_div(columns_, nr_); }
+    LExpr share(LExpr i, const Sym& panels, const Sym& tasks) {
+        return panels == tasks ? i : loop::floordiv(i * point_.sym(panels), point_.sym(tasks));
+    }
+    static Sym even(const Sym& tasks, const Sym& panels) { return max(min(select(less(1, tasks), ceil_div(tasks, 2) * Sym(2), tasks), panels), 1); }
+
+    // 1 where tasks that follow each other have the same columns, and not the same rows: threads then read other columns, where those
+    // are more than the results, which the next kernel may share out by rows.
+    Sym rows_inner() const { return b_factor_.constant && !together_ ? less(rows_ * Sym(2), depth_) : Sym(0); }
+
+    // Tasks that share the columns: each has plan_.nt at most. Where all rows are packed beforehand, narrower tasks cost nothing, and
+    // few columns are shared out among threads.
+    Sym column_tasks() const {
+        const Sym least = ceil_div(column_panels(), plan_.nt / nr_);
         const Sym pieces = unpacked_ ? select(from_memory(), 4, 8) : select(less(rows_, 96), 4, 8);
-        const Sym narrow = max(nr, min(most, ceil_div(ceil_div(columns_, pieces), nr_) * nr));
-        if (a_.whole()) return select(a_.by_task, most, narrow);
-        if (unpacked_) return select(less(rows_, Sym(2 * mr_ + 1)), narrow, most);
-        const auto n = columns_.constant();
-        if (!n || *n <= plan_.nt) return most;
-        const int64_t tiles = (*n + plan_.nt - 1) / plan_.nt, each = (*n + tiles - 1) / tiles;
-        return Sym((each + nr_ - 1) / nr_ * nr_);
+        const Sym narrow = select(less(0, columns_), even(max(least, min(pieces, column_panels())), column_panels()), 0);
+        if (a_.whole()) return select(a_.by_task, least, narrow);
+        return unpacked_ ? select(less(rows_, Sym(2 * mr_ + 1)), narrow, least) : least;
     }
 
     // Between copied rows: what panels() makes room for.
@@ -228,11 +240,9 @@ private:
     // Where all columns are packed beforehand, tasks of fewer rows cost nothing, and threads have something to share.
     void share_rows() {
         if (!b_factor_.whole()) return;
-        const Sym others = max(extent(k_.batch) * ceil_div(columns_, nt_), 1);
+        const Sym others = max(extent(k_.batch) * n_tiles_, 1);
         const Sym tasks = min(ceil_div(Sym(kTasks), others), floor_div(rows_, Sym(2 * mr_)));
-        m_tiles_ = select(b_factor_.by_task, 1, max(m_tiles_, tasks));
-        mt_ = max(ceil_div(ceil_div(rows_, max(m_tiles_, 1)), mr_), 1) * Sym(mr_);
-        m_tiles_ = ceil_div(rows_, mt_);
+        m_tiles_ = select(b_factor_.by_task, 1, even(max(m_tiles_, tasks), row_panels()));
     }
 
     void tiles(LExpr m0, LExpr m1, LExpr n0, LExpr n1, LExpr k0, LExpr k1) {
@@ -473,7 +483,8 @@ private:
     static constexpr int64_t kFewDepth = 16, kLeastRows = 4, kLeastDepth = 64;
     static constexpr int64_t kTasks = 8;           // to aim at, so that threads share them out evenly
     static constexpr int64_t kUnpackedRows = 96;  // of a task, at most (and less than a register tile more)
-    Sym nt_ = 0, mt_ = 0, m_tiles_ = 1;
+    Sym m_tiles_ = 1, n_tiles_ = 1;  // tasks that share the rows, and the columns
+    int64_t together_ = 0;           // rows of a task whose kernel's nests run together
     int64_t most_rows_ = 0;  // of a task
     Factor a_, b_factor_;
     std::optional<Plain> unpacked_;

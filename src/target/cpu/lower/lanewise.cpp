@@ -64,10 +64,8 @@ public:
         const Sym column_tiles = max(ceil_div(width_, most), 1),
                   row_tiles = max(1, min(height_, ceil_div(Sym(kTasks), max(batches * column_tiles, 1))));
         tile_columns_ = min(width_, most);
-        tile_rows_ = ceil_div(max(height_, 1), row_tiles);
-        const Sym rows = ceil_div(height_, tile_rows_);
         stage.function = name_;
-        stage.tasks = batches * rows * column_tiles;
+        stage.tasks = select(less(0, height_), batches * row_tiles * column_tiles, 0);
         stage.contraction = ContractionFacts{points_, lanes_, {}, height_ * width_, columns_, depth_, batches};
         panels(weights_, nr_, 1);
         sums_ = b_.scratch(name_ + "_c", type_, b_.i64(points_ * lanes_));
@@ -77,9 +75,11 @@ public:
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
-                const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, rows) * point_.sym(tile_rows_));
+                // As evenly as the rows allow.
+                const LExpr row_tile = next_digit("row_tile", rest, row_tiles);
+                const auto row = [&](LExpr i) { return loop::floordiv(i * point_.sym(height_), point_.sym(row_tiles)); };
+                const LExpr y0 = b_.let("y0", row(row_tile)), y1 = b_.let("y1", row(row_tile + 1));
                 decode(w_.batch, rest);
-                const LExpr y1 = b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_)));
                 const LExpr x1 = b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)));
                 panel_ = panel_base(weights_, b_.i64(0), b_.i64(0));
                 b_.loop("y", y0, y1, 1, [&](LExpr y) {
@@ -218,7 +218,7 @@ private:
     Factor weights_;
     int64_t points_ = 1;            // of a register tile
     Sym height_ = 1, width_ = 1;
-    Sym tile_rows_ = 1, tile_columns_ = 1;  // of the output, in one task
+    Sym tile_columns_ = 1;                  // of the output, in one task
     bool direct_ = false;                   // full register tiles are finished from registers
     LExpr panel_;
     loop::BufferId sums_ = loop::BufferId::none;
