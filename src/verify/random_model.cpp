@@ -38,8 +38,8 @@ void Maker::inputs() {
         input(stored_, shapes[pick(3)]);
         if (chance(2)) input(stored_, any(shapes));
     }
-    if (kind < 3) {  // a picture
-        const Extent h{any_of({1, 4, 5, 7, 8}), ""}, c{any_of({1, 2, 4, 6, 8, 16, 17}), ""};
+    if (kind < 4) {  // a picture
+        const Extent h{any_of({1, 4, 5, 7, 8}), ""}, c{any_of({1, 2, 4, 6, 8, 16, 16, 17, 32}), ""};
         Extent w{any_of({1, 4, 5, 7, 8, 16, 17}), ""};
         if (dynamic_ && chance(2)) {
             w.symbol = "w";
@@ -66,8 +66,8 @@ void Maker::make() {
         {3, &Maker::slice},     {2, &Maker::pad},           {2, &Maker::gather},         {1, &Maker::rearrange},
         {6, &Maker::linear},    {4, &Maker::product},       {5, &Maker::softmax},        {4, &Maker::norm},
         {2, &Maker::norm_by_parts}, {2, &Maker::activation_by_parts}, {2, &Maker::softmax_by_parts},
-        {1, &Maker::attention}, {6, &Maker::conv},          {1, &Maker::conv_of_rows},   {4, &Maker::pool},
-        {3, &Maker::batch_norm}, {1, &Maker::resize},
+        {1, &Maker::attention}, {9, &Maker::conv},          {1, &Maker::conv_of_rows},   {4, &Maker::pool},
+        {3, &Maker::batch_norm}, {1, &Maker::resize},     {4, &Maker::bottleneck},    {2, &Maker::softmax_twice},
     };
     int total = 0;
     for (const Weighted& s : steps) total += s.weight;

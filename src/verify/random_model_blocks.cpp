@@ -76,6 +76,18 @@ bool Maker::softmax() {
     op(t, {*x}, shape(*x), {{"axis", maybe_negative(axis, rank(*x))}});
     return true;
 }
+// Down the columns and along the rows, as in a normalised attention.
+bool Maker::softmax_twice() {
+    const auto x = some_float(2);
+    if (!x) return false;
+    size_t first = rank(*x) - 1, second = pick(rank(*x) - 1);
+    if (chance(2)) std::swap(first, second);
+    V y = op("Softmax", {*x}, shape(*x), {{"axis", static_cast<int64_t>(first)}});
+    if (chance(2)) y = scaled(y, 2);
+    if (chance(3)) reduced("ReduceMax", y, {static_cast<int64_t>(second)}, chance(2), Kind::Exact);
+    else op("Softmax", {y}, shape(y), {{"axis", static_cast<int64_t>(second)}});
+    return true;
+}
 bool Maker::norm() {
     const auto x = some([&](V v) { return type(v) == stored_ && rank(v) >= 1 && !shape(v).back().open(); });
     if (!x) return false;
@@ -220,6 +232,34 @@ bool Maker::conv() {
                                    {"dilations", std::vector<int64_t>{dilation, dilation}}, {"pads", std::vector<int64_t>{pad, pad, pad, pad}}, {"group", groups}});
     if (chance(3)) op("Relu", {y}, s, {}, Kind::Exact);
     if (shape(*x) == s && chance(3)) add("Add", y, *x);
+    return true;
+}
+V Maker::conv_of(V x, int64_t out, int64_t k, int64_t groups) {
+    Extents s = shape(x);
+    const int64_t depth = s[1].n / groups * k * k;
+    s[1] = {out, ""};
+    std::vector<V> in = {x, weight({out, depth / (k * k), k, k}, 1 / std::sqrt(static_cast<double>(depth)))};
+    if (chance(2)) in.push_back(weight({out}));
+    return op("Conv", in, s, {{"kernel_shape", std::vector<int64_t>{k, k}}, {"pads", std::vector<int64_t>(4, k / 2)}, {"group", groups}});
+}
+// A block of a network for pictures: wider, each channel by itself, narrower, beside the way around it.
+bool Maker::bottleneck() {
+    const auto x = some([&](V v) { return type(v) == stored_ && rank(v) == 4 && !shape(v)[1].open() && shape(v)[1].n > 0 && count(shape(v)) > 0; });
+    if (!x) return false;
+    const Extents s = shape(*x);
+    const int64_t c = s[1].n, wide = any_of({c, 2 * c, 16}), points = count(s) / c;
+    if (points * wide * (2 * c + 9) > 2 * kMostWork || points * wide > kMostElements) return false;
+    V y = chance(3) ? *x : conv_of(*x, wide, 1, 1);
+    if (chance(2)) y = op("Clip", {y, number(0), number(6)}, shape(y), {}, Kind::Exact);
+    const int64_t channels = shape(y)[1].n;
+    y = conv_of(y, channels, any_of({3, 3, 5}), channels);
+    if (chance(2)) y = op("Relu", {y}, shape(y), {}, Kind::Exact);
+    if (chance(3)) {
+        const V gate = op("Sigmoid", {op("GlobalAveragePool", {y}, {s[0], shape(y)[1], {1, ""}, {1, ""}})}, {s[0], shape(y)[1], {1, ""}, {1, ""}});
+        y = add("Mul", y, gate);
+    }
+    y = conv_of(y, c, chance(3) ? 3 : 1, 1);
+    if (chance(2)) add("Add", y, *x);
     return true;
 }
 // Along one axis; or the other way round, as decoders do.

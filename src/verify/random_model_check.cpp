@@ -43,6 +43,9 @@ public:
         fused.check = plain.check = true;
         fused.fuse = true;
         plain.fuse = false;
+        // Compiling takes most of the time, and the unfused model has most of the kernels.
+        interpreted_ = (seed_ / 2) % 3 != 0;
+        if (interpreted_) plain.execution = {.engine = runtime::Engine::Reference};
         const auto parsed = [&](const CompileOptions& o) {
             auto r = Model::parse(m_.bytes, o, one_thread());
             if (!r.ok()) r_.refused = r.error().message;
@@ -68,8 +71,8 @@ private:
     }
     void one_set(const ValueSet& set) {
         const auto f = fused_->run(set.inputs), p = plain_->run(set.inputs);
-        if (!f.ok() && !p.ok()) {
-            r_.refused = p.error().message;
+        if (!f.ok() && (!p.ok() || options_.execution.target)) {  // a target may lack a form that the reference has
+            r_.refused = f.error().message;
             return;
         }
         if (!f.ok() || !p.ok())
@@ -81,7 +84,9 @@ private:
         threads(set, *version, arguments, *f);
         if (set.name == "random") {
             r_.launched += kernels(set, *version, arguments, "fused");
-            r_.unfused += kernels(set, *other, *plain_->arguments(*other, set.inputs), "unfused");
+            if (!interpreted_) kernels(set, *other, *plain_->arguments(*other, set.inputs), "unfused");
+            const auto& nodes = other->executable->graph().nodes;
+            r_.unfused += std::count_if(nodes.begin(), nodes.end(), [](const auto& n) { return n.kind == graph::NodeKind::Compute; });
         }
         if (r_.wrong.empty()) outputs(set, *f, *p);
     }
@@ -115,9 +120,11 @@ private:
             if (!r.ok()) return wrong(set, fmt::format("{}: {}", what, r.error().message));
             for (size_t i = 0; i < r->outputs.size(); ++i) {
                 const OutputComparison& o = r->outputs[i];
+                // Without a bound for each element in between, nobody knows what rounding may move.
+                const bool bounded = noise->ok() && (*noise)->unbounded == 0;
                 ++r_.outputs;
-                r_.ill += o.verdict == "ill-conditioned";
-                const bool judged = !m_.chosen.count(names_[i]) || fused[i].shape() != with[i].shape() || fused[i].dtype() != with[i].dtype();
+                r_.ill += !bounded || o.verdict == "ill-conditioned";
+                const bool judged = (bounded && !m_.chosen.count(names_[i])) || fused[i].shape() != with[i].shape() || fused[i].dtype() != with[i].dtype();
                 if (!o.passed && judged)
                     wrong(set, fmt::format("{} differs from {} by {:.3g} at {}, where {:.3g} is allowed{}{}", o.name, what, o.difference,
                                            to_string(o.where), o.allowed, o.note.empty() ? "" : "; ", o.note));
@@ -129,6 +136,7 @@ private:
 
     const RandomModel& m_;
     uint64_t seed_;
+    bool interpreted_ = false;  // the unfused model
     CompileOptions options_;
     std::shared_ptr<Model> fused_, plain_;
     std::vector<std::string> names_;
@@ -165,8 +173,8 @@ RandomModelReport check_random_models(const ModelOptionsOf& options, uint64_t fi
 }
 
 std::string RandomModelReport::str() const {
-    std::string r = fmt::format("random models: {} of {} passed in {} runs; {} kernels compared with the reference ({} of the models fused, {} not), "
-                                "{} outputs ({} ill-conditioned); {} models refused\n",
+    std::string r = fmt::format("random models: {} of {} passed in {} runs; {} kernels compared with the reference; the models have {} fused and {} unfused; "
+                                "{} outputs compared ({} ill-conditioned); {} models refused\n",
                                 models - failures.size(), models, all.runs, all.kernels, all.launched, all.unfused, all.outputs, all.ill, refused);
     for (const auto& [why, n] : reasons) r += fmt::format("{} times {}\n", n, why);
     return r;
@@ -184,7 +192,10 @@ fuse::Machine planning_machine_of(uint64_t seed) {
             m.launch = 0;
             for (auto& l : m.levels) l.bandwidth /= 100;
             break;
-        default: m.simple /= 50, m.multiply_add /= 50, m.divide /= 50, m.special /= 50;
+        default:  // arithmetic is dear, and all the more so where a vector is not full: other layouts
+            m.simple /= 50, m.multiply_add /= 50, m.divide /= 50, m.special /= 50;
+            m.lanes = 32;
+            m.launch = 0;
     }
     return m;
 }

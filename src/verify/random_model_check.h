@@ -16,12 +16,12 @@ struct ModelVerdict {
     std::string wrong;    // what is, in words; empty: nothing
     std::string refused;  // why it could not be run at all
     int64_t runs = 0;     // on one set of sizes and values
-    int64_t kernels = 0, outputs = 0, ill = 0;  // fused kernels; outputs that were compared, and those that say nothing
-    int64_t launched = 0, unfused = 0;          // kernels of the model with and without fusion
+    int64_t kernels = 0, outputs = 0, ill = 0;  // compared with the reference; outputs compared, and those that say nothing
+    int64_t launched = 0, unfused = 0;          // kernels of the model with fusion and without
 };
-// The kernels of both compilations on what they met, within the bound of each element (graph_check.h); every output
-// against the reference and fused against unfused, within what rounding may move (model_noise.h); two threads and one to
-// the bit; both refuse the same inputs.
+// The kernels of both compilations on what they met, within the bound of each element (graph_check.h); for two seeds of
+// three the unfused model is interpreted by the reference. Every output against the reference and fused against unfused,
+// within what rounding may move (model_noise.h); two threads and one to the bit; both refuse the same inputs.
 ModelVerdict check_model(const RandomModel& m, const CompileOptions& o, uint64_t seed);
 
 struct RandomModelFailure {

@@ -40,12 +40,14 @@ private:
     bool linear();
     bool product();
     bool softmax();
+    bool softmax_twice();
     bool norm();
     bool norm_by_parts();
     bool activation_by_parts();
     bool softmax_by_parts();
     bool attention();
     bool conv();
+    bool bottleneck();
     bool conv_of_rows();
     bool pool();
     bool batch_norm();
@@ -56,6 +58,7 @@ private:
     V shifted(V x, double by);
     V reduced(const std::string& type, V x, std::vector<int64_t> axes, bool keep, Kind kind = Kind::Rounds);
     V permuted(V x, const std::vector<int64_t>& order);
+    V conv_of(V x, int64_t out, int64_t k, int64_t groups);  // same points
     V linear_of(V x, int64_t width);
     std::vector<int64_t> some_axes(size_t rank);
     int64_t maybe_negative(size_t axis, size_t rank);

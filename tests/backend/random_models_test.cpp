@@ -20,7 +20,7 @@ uint64_t asked(const char* variable, uint64_t otherwise) {
 class RandomModelsPart : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(RandomModelsPart, RunOnTheCpu) {
-    const uint64_t count = asked("OPWRIGHT_RANDOM", 20);
+    const uint64_t count = asked("OPWRIGHT_RANDOM", 30);
     const uint64_t first = asked("OPWRIGHT_RANDOM_SEED", 1) + GetParam() * count;
     const RandomModelReport r = check_random_models(model_options(), first, count);
     for (const RandomModelFailure& f : r.failures)
@@ -28,7 +28,7 @@ TEST_P(RandomModelsPart, RunOnTheCpu) {
                       << described(f.smallest.bytes);
     std::printf("%s", r.str().c_str());
     EXPECT_EQ(r.refused, 0u) << r.str();
-    EXPECT_LT(r.all.ill, r.all.outputs / 10);  // else it says nothing
+    EXPECT_LT(r.all.ill, r.all.outputs / 5);  // else it says nothing
     if (count >= 10) EXPECT_LT(r.all.launched, 2 * r.all.unfused / 3) << "hardly anything was fused";
 }
 INSTANTIATE_TEST_SUITE_P(Of8, RandomModelsPart, testing::Range<uint64_t>(0, 8));
