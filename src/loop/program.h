@@ -99,7 +99,8 @@ struct Node {
 
 enum class Space : uint8_t {
     Param,    // pointer number `argument` of the caller's array, aligned to the element
-    Scratch,  // part of the worker's scratch memory, 64-byte aligned; undefined when a call starts
+    Scratch,  // part of the worker's scratch memory, 64-byte aligned; as an earlier call of the same job left it, else undefined,
+              // but for the first 8 bytes of the first buffer of a function, which are 0 in a job's first call
     Local,    // on the stack of the call, 64-byte aligned; constant size, keep it under 64 KiB
 };
 

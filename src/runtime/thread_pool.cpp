@@ -128,6 +128,7 @@ struct alignas(64) ThreadPool::Scratch {
     std::atomic<int64_t> next{0};  // of the worker's share of the job
     char* memory = nullptr;
     size_t bytes = 0;
+    bool fresh = true;  // nothing has asked for it in this job
     ~Scratch() { release(); }
     void release() {
         if (memory) ::operator delete(memory, std::align_val_t(64));
@@ -200,8 +201,12 @@ void* ThreadPool::scratch(int worker, size_t bytes) {
         s.release();
         s.bytes = std::max({bytes, s.bytes + s.bytes / 2, size_t{4096}});
         s.allocate();
+        s.fresh = true;
     }
-    return s.memory + Scratch::kBeside;
+    char* r = s.memory + Scratch::kBeside;
+    if (s.fresh) std::memset(r, 0, sizeof(int64_t));
+    s.fresh = false;
+    return r;
 }
 
 // Each worker begins with a share of its own, the same in every job of as many tasks: what one kernel left in the caches of
@@ -209,6 +214,7 @@ void* ThreadPool::scratch(int worker, size_t bytes) {
 // remains of a share, down to the grain, so that a slow worker holds up the end little.
 void ThreadPool::take_chunks(int worker) {
     const Job job = job_;
+    scratch_[static_cast<size_t>(worker)]->fresh = true;
     for (int turn = 0; turn < job.threads; ++turn) {
         const int owner = (worker + turn) % job.threads;
         const int64_t last = share_end(job, owner);
@@ -262,7 +268,13 @@ struct ThreadPool::Watched {
 void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
     if (count <= 0) return;
     grain = std::max<int64_t>(grain, 1);
-    if (current_pool == this) return call(context, 0, count, current_worker);
+    if (current_pool == this) {  // what the job outside kept in its memory is lost
+        Scratch& s = *scratch_[static_cast<size_t>(current_worker)];
+        s.fresh = true;
+        call(context, 0, count, current_worker);
+        s.fresh = true;
+        return;
+    }
 
     std::lock_guard lock(callers_);
     Watched watched{call, context, watcher_};
@@ -273,6 +285,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Call call, void* context) {
     current_worker = 0;
     const int64_t chunks = std::max<int64_t>(count / grain, 1);  // each share is a grain or more
     if (chunks == 1 || threads_.empty()) {
+        scratch_[0]->fresh = true;
         call(context, 0, count, 0);
     } else {
         const int helpers = static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(threads_.size())));

@@ -37,7 +37,8 @@ public:
     }
 
     // At least `bytes` of 64-byte aligned memory of that worker, uninitialised; valid until the worker asks for more.
-    // To be called by the worker itself (its number as fn received it), or by anyone while no job runs.
+    // To be called by the worker itself (its number as fn received it), or by anyone while no job runs. Within a job it stays as
+    // the worker left it; its first 8 bytes are 0 where the worker asks for the first time in a job, or for more than before.
     void* scratch(int worker, size_t bytes);
 
     // Is told of every range that a worker finished; by that worker, so that a watcher with a list for each needs no lock.

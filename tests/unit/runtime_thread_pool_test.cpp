@@ -111,6 +111,32 @@ TEST(RuntimeThreadPool, CallersTakeTurns) {
     EXPECT_EQ(sum.load(), 3200);
 }
 
+// What a worker leaves in its memory is there in its next ranges of the job; a word at the beginning says when a job is new.
+TEST(RuntimeThreadPool, ScratchIsKeptWithinAJob) {
+    ThreadPool pool(2);
+    for (int64_t grain : {1, 100}) {  // shared, and by the caller alone
+        std::atomic<int> wrong{0};
+        for (int job = 1; job <= 3; ++job) {
+            bool began[2] = {};
+            pool.parallel_for(64, grain, [&](int64_t, int64_t, int worker) {
+                auto* word = static_cast<int64_t*>(pool.scratch(worker, 64));
+                if (*word != (began[worker] ? job : 0)) ++wrong;
+                *word = job;
+                began[worker] = true;
+                if (job == 3) {  // a job inside has a new one, and so has what comes behind it
+                    pool.parallel_for(4, 1, [&](int64_t, int64_t, int inner) {
+                        auto* own = static_cast<int64_t*>(pool.scratch(inner, 64));
+                        if (*own != 0) ++wrong;
+                        *own = 9;
+                    });
+                    began[worker] = false;
+                }
+            });
+        }
+        EXPECT_EQ(wrong.load(), 0) << grain;
+    }
+}
+
 TEST(RuntimeThreadPool, ScratchGrowsAndIsAligned) {
     ThreadPool pool(3);
     for (size_t bytes : {size_t{1}, size_t{100}, size_t{100000}, size_t{50}}) {

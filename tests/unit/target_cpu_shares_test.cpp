@@ -26,54 +26,65 @@ Lowered lowered(const std::string& source, const std::string& shapes, const Feat
     return lower(*tiles, planned.machine);
 }
 
-// Runs its stages in halves, with all open sizes 1.
-Written written(const std::string& source, const std::string& shapes, const Features& f) {
-    const math::Program p = declared(source, shapes);
-    const Lowered l = lowered(source, shapes, f);
-    const ModuleRef module = compile_or_fail(l.program, f);
+// The operator with its tensors, which hold ones, and all open sizes 1.
+struct Operator {
+    math::Program program;
+    Lowered code;
+    ModuleRef module;
     math::SymValues sizes;
-    for (const std::string& s : p.symbols()) sizes[s] = 1;
-    const auto value = [&](const math::Sym& s) { return evaluate(s, sizes).value_or(0); };
     std::vector<int64_t> symbols;
-    for (const loop::Symbol& s : l.program.symbols) symbols.push_back(sizes.count(s.name) ? 1 : 0);
-
-    const math::TensorId result = p.outputs[0];
-    std::vector<std::vector<float>> memory;
-    size_t results = 0;
-    for (const Argument& a : l.arguments) {
-        const bool tensor = a.kind == Argument::Kind::Tensor;
-        if (tensor && a.tensor == result) results = memory.size();
-        const int64_t n = tensor                                   ? value(product(p.tensors[a.tensor].shape))
-                          : a.kind == Argument::Kind::Packed ? value(l.packs[a.packed].elements)
-                                                             : value(l.shared[a.packed].elements);
-        memory.emplace_back(static_cast<size_t>(n + 64), 1.0f);
-    }
+    std::vector<std::vector<float>> memory;  // of the arguments
     std::vector<void*> buffers;
-    for (auto& m : memory) buffers.push_back(m.data());
-    const auto run_tasks = [&](const std::string& name, int64_t begin, int64_t end) {
+    size_t input = 0, result = 0;  // among the arguments
+    std::vector<float> scratch;
+
+    Operator(const std::string& source, const std::string& shapes, const Features& f)
+        : program(declared(source, shapes)), code(lowered(source, shapes, f)), module(compile_or_fail(code.program, f)) {
+        for (const std::string& s : program.symbols()) sizes[s] = 1;
+        for (const loop::Symbol& s : code.program.symbols) symbols.push_back(sizes.count(s.name) ? 1 : 0);
+        for (const Argument& a : code.arguments) {
+            const bool tensor = a.kind == Argument::Kind::Tensor;
+            if (tensor && a.tensor == program.inputs[0]) input = memory.size();
+            if (tensor && a.tensor == program.outputs[0]) result = memory.size();
+            const int64_t n = tensor                                   ? value(product(program.tensors[a.tensor].shape))
+                              : a.kind == Argument::Kind::Packed ? value(code.packs[a.packed].elements)
+                                                                 : value(code.shared[a.packed].elements);
+            memory.emplace_back(static_cast<size_t>(n + 64), 1.0f);
+        }
+        for (auto& m : memory) buffers.push_back(m.data());
+        for (const Pack& k : code.packs) run(k.function, 0, value(k.tasks), true);
+    }
+    int64_t value(const math::Sym& s) const { return evaluate(s, sizes).value_or(0); }
+    size_t results() const { return static_cast<size_t>(value(product(program.tensors[program.outputs[0]].shape))); }
+    // `first`: the first call of a job.
+    void run(const std::string& name, int64_t begin, int64_t end, bool first) {
         const Entry k = module->entry(name);
-        std::vector<float> scratch(static_cast<size_t>(k.scratch_bytes(symbols.data())) / sizeof(float) + 4096);
+        scratch.resize(std::max(scratch.size(), static_cast<size_t>(k.scratch_bytes(symbols.data())) / sizeof(float) + 4096));
         const auto at = (reinterpret_cast<uintptr_t>(scratch.data()) + 4096 + 63) / 64 * 64;
+        if (first) *reinterpret_cast<int64_t*>(at) = 0;
         int64_t status = 0;
         k.run(buffers.data(), symbols.data(), begin, end, reinterpret_cast<void*>(at), &status);
-    };
-    for (const Pack& k : l.packs) run_tasks(k.function, 0, value(k.tasks));
+    }
+};
+
+// Runs the stages in halves.
+Written written(const std::string& source, const std::string& shapes, const Features& f) {
+    Operator o(source, shapes, f);
     Written r;
-    const auto elements = static_cast<size_t>(value(product(p.tensors[result].shape)));
     for (int half = 0; half < 2; ++half) {
-        std::fill(memory[results].begin(), memory[results].end(), NAN);
-        for (const Stage& s : l.stages) {
-            const int64_t tasks = value(s.tasks);
-            s.packs ? run_tasks(s.function, 0, tasks) : run_tasks(s.function, half ? tasks / 2 : 0, half ? tasks : tasks / 2);
+        std::fill(o.memory[o.result].begin(), o.memory[o.result].end(), NAN);
+        for (const Stage& s : o.code.stages) {
+            const int64_t tasks = o.value(s.tasks);
+            s.packs ? o.run(s.function, 0, tasks, true) : o.run(s.function, half ? tasks / 2 : 0, half ? tasks : tasks / 2, true);
         }
         size_t n = 0;
-        for (size_t i = 0; i < elements; ++i) {
-            r.by_half[half].push_back(!std::isnan(memory[results][i]));
+        for (size_t i = 0; i < o.results(); ++i) {
+            r.by_half[half].push_back(!std::isnan(o.memory[o.result][i]));
             n += r.by_half[half].back();
         }
-        r.largest = std::max(r.largest, static_cast<double>(n) / static_cast<double>(elements));
+        r.largest = std::max(r.largest, static_cast<double>(n) / static_cast<double>(o.results()));
     }
-    for (size_t i = 0; i < elements; ++i) EXPECT_NE(r.by_half[0][i], r.by_half[1][i]) << i;
+    for (size_t i = 0; i < o.results(); ++i) EXPECT_NE(r.by_half[0][i], r.by_half[1][i]) << i;
     return r;
 }
 
@@ -88,6 +99,16 @@ const char* const kHalved =
     "op f(x[b,h,v,c], w[c,3,3]) -> y[b,p,q,c]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
     "    y[b,p,q,c] = sum[k,l](x[b,2*p+k-1,2*q+l-1,c] outside zero * w[c,k,l])\n";
 
+const char* const kLast =
+    "op f(x[b,h,v,c], w[m,c,3,3]) -> y[b,p,q,m]:\n    p in 0..h\n    q in 0..v\n"
+    "    y[b,p,q,m] = sum[c,k,l](x[b,p+k-1,q+l-1,c] outside zero * w[m,c,k,l])\n";
+const char* const kFirst =
+    "op f(x[b,c,h,v], w[m,c,3,3]) -> y[b,m,p,q]:\n    p in 0..h\n    q in 0..v\n"
+    "    y[b,m,p,q] = sum[c,k,l](x[b,c,p+k-1,q+l-1] outside zero * w[m,c,k,l])\n";
+const char* const kEverySecond =
+    "op f(x[b,h,v,c], w[m,c]) -> y[b,p,q,m]:\n    p in 0..(h - 1) // 2 + 1\n    q in 0..(v - 1) // 2 + 1\n"
+    "    y[b,p,q,m] = sum[c](x[b,2*p,2*q,c] outside zero * w[m,c])\n";
+
 TEST(TargetCpuShares, HalvesOfTheTasksHaveHalfOfTheResults) {
     for (const Features& f : machine_levels()) {
         // A register tile of rows more or less: 24 and 25 of 49, not 36 and 13.
@@ -98,6 +119,9 @@ TEST(TargetCpuShares, HalvesOfTheTasksHaveHalfOfTheResults) {
         // Rows of a picture, of which there are not many more than tasks.
         EXPECT_LE(written(kDepthwise, "b 14 14 32; 32 3 3", f).largest, 0.5) << name(f.level);
         EXPECT_LE(written(kDepthwise, "b 28 28 32; 32 3 3", f).largest, 0.5) << name(f.level);
+        // Weights that tasks share, in ten panels of rows; few columns, so that tasks share the picture.
+        EXPECT_LE(written(kFirst, "b 64 7 7; 128 64 3 3", f).largest, 0.55) << name(f.level);
+        EXPECT_LE(written(kEverySecond, "b 56 56 32; 32 32", f).largest, 0.5) << name(f.level);
     }
 }
 
@@ -112,6 +136,24 @@ TEST(TargetCpuShares, ManyWeightsAreReadByOneThreadEach) {
         EXPECT_NEAR(columns_of_first_row("b 49 160; 960 160", 960), 0.5, 0.05) << name(f.level);
         EXPECT_EQ(columns_of_first_row("b 49 20; 960 20", 960), 1) << name(f.level);
     }
+}
+
+// Windows that a thread has brought into its memory serve its later tasks of the same job, which it takes a few at a time.
+TEST(TargetCpuShares, WindowsAreBroughtOnceAJob) {
+    for (const Features& f : machine_levels())
+        for (const bool last : {false, true})
+            for (const bool same_job : {false, true}) {
+                Operator o(last ? kLast : kFirst, last ? "b 7 7 64; 256 64 3 3" : "b 64 7 7; 256 64 3 3", f);
+                const Stage& s = o.code.stages.back();
+                const int64_t tasks = o.value(s.tasks);
+                ASSERT_GE(tasks, 2);
+                o.run(s.function, 0, tasks / 2, true);
+                std::fill(o.memory[o.input].begin(), o.memory[o.input].end(), 2.0f);
+                o.run(s.function, tasks / 2, tasks, !same_job);
+                // A corner has four taps of 64 channels.
+                EXPECT_EQ(o.memory[o.result][0], 256) << name(f.level) << last;
+                EXPECT_EQ(o.memory[o.result][o.results() - 1], same_job ? 256 : 512) << name(f.level) << last;
+            }
 }
 
 // What reading and storing takes counts in the estimate that decides whether a kernel is shared at all.

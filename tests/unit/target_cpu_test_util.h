@@ -65,6 +65,7 @@ inline int64_t run(const ModuleRef& m, std::string_view name, const Call& c) {
     int64_t status = 0;
     const auto bytes = static_cast<size_t>(k.scratch_bytes(c.symbols.data()));
     void* scratch = bytes ? ::operator new(bytes, std::align_val_t(64)) : nullptr;
+    if (scratch) std::memset(scratch, 0, sizeof(int64_t));  // a job's first call
     k.run(c.buffers.data(), c.symbols.data(), 0, c.tasks, scratch, &status);
     if (scratch) ::operator delete(scratch, std::align_val_t(64));
     return status;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -285,6 +286,7 @@ private:
                 for (size_t i = g.first; i < g.first + g.count; ++i) {
                     const bool by_row = !code_->lowered.stages[i].contraction;
                     const int64_t each = s.tasks[i] / own.tasks, first = by_row ? row : task * each;
+                    std::memset(memory, 0, std::min(scratch, sizeof(int64_t)));  // other stages' calls came between
                     code_->stages[i].run(args.data(), symbols.data(), first, first + (by_row ? rows : each), memory, &status);
                 }
             }

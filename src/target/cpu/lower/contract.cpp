@@ -191,13 +191,9 @@ private:
         return less(depth_, Sym(kWords * parts_ + 1));
     }
 
-    // Rows and columns come in panels of a register tile, which tasks share as evenly as their number allows: where begins the share
-    // of task i. Threads have as much to do as each other where the number of tasks is even.
+    // Rows and columns come in panels of a register tile. Threads have as much to do as each other where the number of tasks is even.
     Sym row_panels() const { return ceil_div(rows_, mr_); }
     Sym column_panels() const { return ceil_div(columns_, nr_); }
-    LExpr share(LExpr i, const Sym& panels, const Sym& tasks) {
-        return panels == tasks ? i : loop::floordiv(i * point_.sym(panels), point_.sym(tasks));
-    }
     static Sym even(const Sym& tasks, const Sym& panels) { return max(min(select(less(1, tasks), ceil_div(tasks, 2) * Sym(2), tasks), panels), 1); }
 
     // 1 where tasks that follow each other have the same columns, and not the same rows: threads then read other columns, where those

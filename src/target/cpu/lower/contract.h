@@ -110,6 +110,27 @@ protected:
         return b_.get(acc[static_cast<size_t>(row * nv_ + vector)]);
     }
 
+    // Where the share of task i begins, of `parts` that `tasks` share as evenly as their number allows.
+    LExpr share(LExpr i, const math::Sym& parts, const math::Sym& tasks) {
+        return parts == tasks ? i : loop::floordiv(i * point_.sym(parts), point_.sym(tasks));
+    }
+
+    // What a task's windows are brought into may serve the tasks behind it, in later calls of the same job as well, as threads take
+    // tasks a few at a time: a word in scratch memory says which windows lie there. Before all other scratch memory of a function.
+    void keep_windows() { kept_ = b_.scratch(name_ + "_kept", DType::I64, b_.i64(1)); }
+    // Calls `body` in the first call of a job.
+    void once(const std::function<void()>& body) { b_.if_(loop::eq(b_.let("kept", b_.load(kept_, b_.i64(0))), b_.i64(0)), body); }
+    // Calls `fill` unless windows number `windows` are there, or always.
+    void bring_windows(LExpr windows, bool always, const std::function<void()>& fill) {
+        const LExpr name = b_.let("windows", windows + 1);
+        const auto now = [&] {
+            fill();
+            b_.store(kept_, b_.i64(0), name);
+        };
+        if (always) return now();
+        b_.if_(loop::negate(loop::eq(b_.let("kept", b_.load(kept_, b_.i64(0))), name)), now);
+    }
+
     // Little enough to be written out for every vector of a register tile, straight from its registers.
     bool light_epilogue() const;
     // The rest of the equation for `sum`, lanes along `lane` from `column` on; all other indices are bound.
@@ -129,6 +150,7 @@ protected:
     int64_t parts_;  // of a word along the depth; 1: elements
     DType type_;
     math::Sym rows_, columns_, depth_;
+    loop::BufferId kept_ = loop::BufferId::none;
     math::Sym skip_ = 0;  // 1 where this lowering is not used, at given extents
 
 private:

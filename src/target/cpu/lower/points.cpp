@@ -50,14 +50,13 @@ public:
     }
 
     void run(Stage stage) {
-        const Sym batches = extent(w_.batch), row_tiles = ceil_div(height_, tile_rows_),
+        const Sym batches = extent(w_.batch), row_tiles = min(row_tiles_, height_),
                   column_tiles = ceil_div(width_, tile_columns_), places = batches * row_tiles * column_tiles;
         const Sym all = ceil_div(columns_, nr_);
         Sym tile_panels = floor_div(block_, nr_);
         if (!k_.lanewise) {
             // Few places leave threads idle unless they share the columns.
-            const Sym reuse = stands_ ? all : floor_div(columns_ * taps_, Sym(slab_.planes() * kReuse)),
-                      n_tiles = clamp(ceil_div(Sym(kTasks), max(places, 1)), 1, clamp(reuse, 1, max(all, 1)));
+            const Sym n_tiles = clamp(ceil_div(Sym(kTasks), max(places, 1)), 1, most_column_tasks());
             tile_panels = ceil_div(all, max(n_tiles, 1));
         }
         const Sym groups = ceil_div(all, max(tile_panels, 1));
@@ -65,6 +64,7 @@ public:
         stage.tasks = places * groups;
         stage.contraction = ContractionFacts{mr_, nr_, rests(), height_ * width_, columns_, depth_, batches};
         stage.contraction->packed = stands_ ? Sym(0) : stage.tasks * slab_.elements(block_);
+        keep_windows();
         panels(b_factor_, nr_, 1);
         const Sym points = max(tile_rows_ * tile_columns_, 1);
         sums_ = b_.scratch(name_ + "_c", type_, b_.i64(mr_ * nr_));
@@ -77,17 +77,17 @@ public:
         direct_ = light_epilogue();
 
         b_.function(name_, [&] {
-            fill_depths();
-            const loop::LocalRef filled = b_.local("filled", b_.i64(-1));
+            once([&] { fill_depths(); });
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
                 const LExpr n0 = b_.let("n0", next_digit("n_tile", rest, groups) * point_.sym(tile_panels * nr_));
                 const LExpr windows = rest;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
-                const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
+                const LExpr row_tile = next_digit("row_tile", rest, row_tiles);
+                const LExpr y0 = b_.let("y0", share(row_tile, height_, row_tiles)), y1 = b_.let("y1", share(row_tile + 1, height_, row_tiles));
                 decode(w_.batch, rest);
-                const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
+                const Slab::Box box{y0, y1, x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
                 const LExpr n1 = b_.let("n1", loop::min(n0 + point_.sym(tile_panels * nr_), point_.sym(columns_)));
                 const LExpr count = b_.let("count", (box.y1 - box.y0) * (box.x1 - box.x0));
@@ -97,13 +97,7 @@ public:
                     fill_points(box, count);
                 };
                 // Tasks that follow each other may have the same windows, for other columns.
-                if (k_.lanewise || groups.is(1))
-                    fill();
-                else
-                    b_.if_(loop::negate(loop::eq(windows, b_.get(filled))), [&] {
-                        fill();
-                        b_.set(filled, windows);
-                    });
+                bring_windows(windows, k_.lanewise || groups.is(1), fill);
                 const LExpr base = panel_base(b_factor_, n0, b_.i64(0));
                 const auto panel = [&](LExpr j) {
                     return b_.let("bp", base + loop::floordiv(j - n0, nr_) * point_.sym(room_of_depth()) * nr_);
@@ -144,10 +138,24 @@ private:
         const auto rows_in = [&](int64_t elements) { return floor_div(Sym(elements), row) - reach_y; };
         const Sym wanted = k_.lanewise ? Sym(1) : ceil_div(Sym(kFewPoints), tile_columns_);
         const Sym fits = min(max(rows_in(kElements), min(rows_in(kMostElements), wanted)), floor_div(Sym(kPoints), tile_columns_));
-        const Sym rows = clamp(fits, 1, max(height_, 1)), tiles = ceil_div(max(height_, 1), rows);
+        const Sym rows = clamp(fits, 1, max(height_, 1));
+        Sym tiles = ceil_div(max(height_, 1), rows);
+        if (!k_.lanewise) {
+            // Where columns do not give tasks enough, more tiles do, if they read few rows of their neighbours and use weights well.
+            const Sym wanted = ceil_div(Sym(kTasks), max(extent(w_.batch), 1) * ceil_div(max(width_, 1), tile_columns_) * most_column_tasks());
+            const Sym good = min(floor_div(height_, 4 * reach_y + 1), floor_div(height_ * tile_columns_, kFewPoints));
+            tiles = max(tiles, min(wanted, good));
+        }
         // An even number of tiles, where there are several: two threads get as much.
-        tile_rows_ = ceil_div(max(height_, 1), select(less(1, tiles), ceil_div(tiles, 2) * Sym(2), tiles));
+        row_tiles_ = min(select(less(1, tiles), ceil_div(tiles, 2) * Sym(2), tiles), max(height_, 1));
+        tile_rows_ = ceil_div(max(height_, 1), row_tiles_);
         slab_.measure(tile_rows_, tile_columns_, block_);
+    }
+
+    // Tasks that may share the columns of a place: each fills a slab of its own.
+    Sym most_column_tasks() const {
+        const Sym all = max(ceil_div(columns_, nr_), 1);
+        return stands_ ? all : clamp(floor_div(columns_ * taps_, Sym(slab_.planes() * kReuse)), 1, all);
     }
 
     // Few points left over run in a smaller register tile.
@@ -271,7 +279,8 @@ private:
     Factor b_factor_;
     int64_t taps_ = 1;
     Sym channels_ = 1, height_ = 1, width_ = 1;
-    Sym tile_rows_ = 1, tile_columns_ = 1;  // of the output, in one task
+    Sym tile_rows_ = 1, tile_columns_ = 1;  // of the output, in one task at most
+    Sym row_tiles_ = 1;
     Sym block_ = 1;                         // channels of a slab
     bool direct_ = false;                   // full register tiles are finished from registers
     loop::BufferId buffer_ = loop::BufferId::none, sums_ = loop::BufferId::none, depths_ = loop::BufferId::none,

@@ -43,15 +43,16 @@ public:
     }
 
     void run(Stage stage) {
-        const Sym batches = extent(w_.batch), row_tiles = ceil_div(height_, tile_rows_),
+        const Sym batches = extent(w_.batch), row_tiles = min(row_tiles_, height_),
                   column_tiles = ceil_div(width_, tile_columns_), points = batches * row_tiles * column_tiles;
         // Few points leave threads idle unless they share the rows of the contraction.
         const Sym all = ceil_div(rows_, mr_), reuse = floor_div(rows_ * taps_, Sym(slab_.planes() * kReuse)),
                   m_tiles = clamp(ceil_div(Sym(kTasks), max(points, 1)), 1, clamp(reuse, 1, max(all, 1)));
         const Sym tile_panels = ceil_div(all, m_tiles);
-        stage.tasks = points * ceil_div(all, tile_panels);
+        stage.tasks = select(less(0, rows_), points * m_tiles, 0);
         stage.contraction = ContractionFacts{mr_, nr_, rest_tiles(), rows_, height_ * width_, depth_, batches};
         stage.contraction->packed = stage.tasks * slab_.elements(channels_);
+        keep_windows();
         panels(a_, mr_, most_depth());
         Packer a = packer(a_);
         // Sums of one panel's rows; of all rows of the task where the depth takes several blocks.
@@ -62,37 +63,33 @@ public:
         table_ = b_.scratch(name_ + "_table", DType::I64, point_.sym(block_ * taps_));
 
         b_.function(name_, [&] {
-            // The flat run goes past what the rows fill. Its results there are not kept, but stale subnormal numbers would
-            // cost a microcode assist each.
-            const LExpr zero = loop::broadcast(b_.literal(type_, 0), lanes_);
-            b_.loop("i", b_.i64(0), point_.sym(slab_.elements(block_)) + (nr_ + lanes_), lanes_,
-                    [&](LExpr i) { b_.store(buffer_, i, zero); });
-            fill_table();
-            const loop::LocalRef filled = b_.local("filled", b_.i64(-1));
+            once([&] {
+                // The flat run goes past what the rows fill. Its results there are not kept, but stale subnormal numbers would
+                // cost a microcode assist each.
+                const LExpr zero = loop::broadcast(b_.literal(type_, 0), lanes_);
+                b_.loop("i", b_.i64(0), point_.sym(slab_.elements(block_)) + (nr_ + lanes_), lanes_,
+                        [&](LExpr i) { b_.store(buffer_, i, zero); });
+                fill_table();
+            });
             b_.loop("task", b_.task_begin(), b_.task_end(), 1, [&](LExpr task) {
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
-                const LExpr m0 = b_.let("m0", next_digit("m_tile", rest, ceil_div(all, tile_panels)) * point_.sym(tile_panels * mr_));
+                const LExpr m_tile = next_digit("m_tile", rest, m_tiles);
+                const LExpr m0 = b_.let("m0", share(m_tile, all, m_tiles) * mr_);
+                const LExpr m1 = b_.let("m1", loop::min(share(m_tile + 1, all, m_tiles) * mr_, point_.sym(rows_)));
                 const LExpr windows = rest;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
-                const LExpr y0 = b_.let("y0", next_digit("row_tile", rest, row_tiles) * point_.sym(tile_rows_));
+                const LExpr row_tile = next_digit("row_tile", rest, row_tiles);
+                const LExpr y0 = b_.let("y0", share(row_tile, height_, row_tiles)), y1 = b_.let("y1", share(row_tile + 1, height_, row_tiles));
                 decode(w_.batch, rest);
-                const Slab::Box box{y0, b_.let("y1", loop::min(y0 + point_.sym(tile_rows_), point_.sym(height_))), x0,
+                const Slab::Box box{y0, y1, x0,
                                     b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)))};
-                const LExpr m1 =
-                    b_.let("m1", loop::min(m0 + point_.sym(tile_panels * mr_), point_.sym(rows_)));
                 const LExpr channels = point_.sym(channels_);
                 // An empty sum still has its epilogue, so there is one block at least.
                 b_.loop("c0", b_.i64(0), loop::max(channels, b_.i64(1)), point_.sym(max(block_, 1)), [&](LExpr c0) {
                     const LExpr c1 = b_.let("c1", loop::min(c0 + point_.sym(block_), channels));
-                    if (blocks) {
-                        slab_.fill(buffer_, box, c0, c1);
-                    } else {  // tasks that follow each other may have the same windows, for other rows
-                        b_.if_(loop::negate(loop::eq(windows, b_.get(filled))), [&] {
-                            slab_.fill(buffer_, box, c0, c1);
-                            b_.set(filled, windows);
-                        });
-                    }
+                    // Tasks that follow each other may have the same windows, for other rows.
+                    bring_windows(windows, blocks, [&] { slab_.fill(buffer_, box, c0, c1); });
                     const LExpr base = panel_base(a_, m0, c0 * taps_);
                     b_.loop("i", m0, m1, mr_, [&](LExpr i) {
                         if (!a_.whole())
@@ -126,7 +123,9 @@ private:
         const Sym fits = floor_div(floor_div(Sym(kSlab), max(channels_, 1) * slab_.planes()), row) - reach_y;
         const Sym most = max(1, floor_div(Sym(kPoints), row));
         const Sym rows = clamp(fits, 1, clamp(height_, 1, most)), tiles = ceil_div(max(height_, 1), rows);
-        tile_rows_ = w_.row.out == kNone ? Sym(1) : ceil_div(max(height_, 1), tiles);
+        // An even number of tiles, where there are several: two threads get as much.
+        row_tiles_ = w_.row.out == kNone ? Sym(1) : min(select(less(1, tiles), ceil_div(tiles, 2) * Sym(2), tiles), max(height_, 1));
+        tile_rows_ = ceil_div(max(height_, 1), row_tiles_);
         slab_.measure(tile_rows_, tile_columns_, channels_);
         // 64 bytes more than a multiple of 128, as channels of the slab are apart.
         const Sym sums = ceil_div(tile_rows_ * row, nr_) * Sym(nr_);
@@ -206,7 +205,8 @@ private:
     Factor a_;
     int64_t taps_ = 1;
     Sym channels_ = 1, height_ = 1, width_ = 1;
-    Sym tile_rows_ = 1, tile_columns_ = 1;       // of the output, in one task
+    Sym tile_rows_ = 1, tile_columns_ = 1;       // of the output, in one task at most
+    Sym row_tiles_ = 1;
     Sym block_ = 1;                              // channels of a slab
     Sym pitch_ = 1;                              // between rows of sums
     loop::BufferId buffer_ = loop::BufferId::none, sums_ = loop::BufferId::none, table_ = loop::BufferId::none;
