@@ -22,6 +22,9 @@ void Maker::inputs() {
     Extent b{any_of({1, 1, 2, 3}), ""}, l{extent()}, d{any_of({4, 6, 8, 16, 17, 32}), ""};
     if (chance(3)) l.n = d.n;  // a square
     if (chance(30)) (chance(2) ? b : l).n = 0;
+    // Every extent is the same: dims that are taken for one another show in the values alone.
+    const int64_t all_alike = chance(5) ? any_of({3, 4, 5, 8}) : 0;
+    if (all_alike) b.n = l.n = d.n = all_alike;
     if (dynamic_) {
         const auto open = [&](Extent& e, const std::string& name) {
             e.symbol = name;
@@ -39,8 +42,9 @@ void Maker::inputs() {
         if (chance(2)) input(stored_, any(shapes));
     }
     if (kind < 4) {  // a picture
-        const Extent h{any_of({1, 4, 5, 7, 8}), ""}, c{any_of({1, 2, 4, 6, 8, 16, 16, 17, 32}), ""};
+        Extent h{any_of({1, 4, 5, 7, 8}), ""}, c{any_of({1, 2, 4, 6, 8, 16, 16, 17, 32}), ""};
         Extent w{any_of({1, 4, 5, 7, 8, 16, 17}), ""};
+        if (all_alike) h.n = c.n = w.n = all_alike;
         if (dynamic_ && chance(2)) {
             w.symbol = "w";
             sizes_["w"] = w.n;
@@ -64,16 +68,16 @@ void Maker::make() {
         {1, &Maker::arg},       {1, &Maker::running},       {6, &Maker::transpose},      {5, &Maker::reshape},
         {2, &Maker::unit_dims}, {1, &Maker::expand},        {3, &Maker::concat},         {2, &Maker::split},
         {3, &Maker::slice},     {2, &Maker::pad},           {2, &Maker::gather},         {1, &Maker::rearrange},
-        {6, &Maker::linear},    {4, &Maker::product},       {5, &Maker::softmax},        {4, &Maker::norm},
+        {6, &Maker::linear},    {4, &Maker::product},   {2, &Maker::einsum},       {5, &Maker::softmax},        {4, &Maker::norm},
         {2, &Maker::norm_by_parts}, {2, &Maker::activation_by_parts}, {2, &Maker::softmax_by_parts},
         {1, &Maker::attention}, {9, &Maker::conv},          {1, &Maker::conv_of_rows},   {4, &Maker::pool},
         {3, &Maker::batch_norm}, {1, &Maker::resize},     {4, &Maker::bottleneck},    {2, &Maker::softmax_twice},
     };
     int total = 0;
     for (const Weighted& s : steps) total += s.weight;
-    const uint64_t wanted = 3 + pick(12);
+    const uint64_t wanted = chance(16) ? 25 + pick(20) : 3 + pick(12);
     uint64_t made = 0;
-    for (int attempt = 0; made < wanted && attempt < 80; ++attempt) {
+    for (int attempt = 0; made < wanted && attempt < 150; ++attempt) {
         int at = static_cast<int>(pick(static_cast<uint64_t>(total)));
         const Weighted* s = steps;
         while (at >= s->weight) at -= s++->weight;

@@ -66,6 +66,38 @@ bool Maker::product() {
     return true;
 }
 
+// Letters for the dims of two values, some of them shared, and any of the letters in any order for the result.
+bool Maker::einsum() {
+    const auto x = some([&](V v) { return floats(v) && rank(v) >= 1 && rank(v) <= 4; });
+    if (!x) return false;
+    const auto y = some([&](V v) { return type(v) == type(*x) && rank(v) >= 1 && rank(v) <= 4; });
+    std::string letters, first, second, result;
+    std::vector<Extent> extents;
+    const auto fresh_letter = [&](const Extent& e) {
+        letters += static_cast<char>('a' + letters.size());
+        extents.push_back(e);
+        return letters.back();
+    };
+    for (const Extent& e : shape(*x)) first += fresh_letter(e);
+    for (const Extent& e : shape(*y)) {
+        std::string alike;  // that have this extent, and are not in the second term yet
+        for (size_t i = 0; i < first.size(); ++i)
+            if (extents[i] == e && second.find(first[i]) == std::string::npos) alike += first[i];
+        second += alike.empty() || chance(4) ? fresh_letter(e) : alike[pick(alike.size())];
+    }
+    int64_t work = 1;
+    for (const Extent& e : extents) work *= e.n;
+    if (work > kMostWork) return false;
+    for (char c : letters)
+        if (!chance(3)) result.insert(result.begin() + static_cast<std::ptrdiff_t>(pick(result.size() + 1)), c);
+    Extents s;
+    for (char c : result) s.push_back(extents[static_cast<size_t>(c - 'a')]);
+    if (s.size() > 5 || count(s) > kMostElements) return false;
+    const double depth = static_cast<double>(work) / static_cast<double>(std::max<int64_t>(count(s), 1));
+    scaled(op("Einsum", {*x, *y}, s, {{"equation", first + "," + second + "->" + result}}), 1 / std::sqrt(std::max(depth, 1.0)));
+    return true;
+}
+
 // ---- softmax and norms
 
 bool Maker::softmax() {

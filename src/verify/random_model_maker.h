@@ -39,6 +39,7 @@ private:
     // random_model_blocks.cpp: products, windows, norms, and groups as exporters write them.
     bool linear();
     bool product();
+    bool einsum();
     bool softmax();
     bool softmax_twice();
     bool norm();
