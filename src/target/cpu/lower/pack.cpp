@@ -211,7 +211,8 @@ void Packer::bring(loop::BufferId dst, LExpr base, LExpr stride, LExpr first, LE
     const auto along = step(along_.back()), across = step(across_.back());
     const bool can_along = along && *along >= 1 && *along <= kLargestStep;
     const bool single = across_.size() == 1 || flat();
-    const bool can_across = single || row_ != loop::BufferId::none;
+    // A row of several variables is made at one position of depth, and a word has some.
+    const bool can_across = single || (row_ != loop::BufferId::none && words_.parts == 1);
     const auto by_depth = [&] { along_depth(dst, base, stride, first, end, k0, k1); };
     const auto by_rows = [&] { across_rows(dst, base, stride, first, end, k0, k1, one); };
     if (!can_along && can_across && (across || row_ != loop::BufferId::none)) return by_rows();
