@@ -1,19 +1,13 @@
 // Access to memory: what is turned in registers, what goes past the caches, what is asked for ahead.
-#include <gtest/gtest.h>
+#include "target_cpu_operator.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
-#include <random>
 #include <sstream>
 
-#include "lang/library.h"
 #include "loop/print.h"
-#include "math/localise.h"
-#include "runtime/thread_pool.h"
 #include "target/cpu/cpu.h"
-#include "target/cpu/features.h"
 #include "target/cpu/lower/lower.h"
 #include "target/cpu/plan.h"
 #include "tile/apply.h"
@@ -22,76 +16,13 @@ namespace opwright::target::cpu {
 namespace {
 using namespace math;
 
-std::vector<std::string> levels() {
-    std::vector<std::string> r;
-    for (Level l : kLevels)
-        if (features_at(l)) r.emplace_back(name(l));
-    return r;
-}
-
-// Runs the operator `f` of the source, compiled for open extents (equal ones are one symbol). Guard bytes stand before
-// and behind the output, which begins at a multiple of 64 bytes.
-Tensor run(const std::string& source, const std::vector<Tensor>& inputs, const Shape& out, const std::string& level) {
-    lang::Library library;
-    EXPECT_TRUE(library.add(std::make_shared<Source>(Source{"test", source})).ok());
-    std::vector<lang::Argument> arguments;
-    SymValues named;
-    for (const Tensor& t : inputs) {
-        lang::Argument a{t.dtype(), {}, true};
-        for (int64_t d : t.shape()) {
-            const std::string symbol = "e" + std::to_string(d);
-            a.shape.push_back(Sym::symbol(symbol));
-            named[symbol] = d;
-        }
-        arguments.push_back(std::move(a));
-    }
-    auto elaborated = library.elaborate("f", arguments, {});
-    if (!elaborated.ok()) {
-        ADD_FAILURE() << render(elaborated.error());
-        return {};
-    }
-    const Localised l = localise(*elaborated);
-    std::vector<int64_t> symbols;
-    for (const Sym& v : l.values) symbols.push_back(*evaluate(v, named));
-    const Request request{.program = &l.program, .constant_inputs = std::vector<bool>(inputs.size())};
-    auto k = compile(std::span(&request, 1), {.level = level, .cache = false});
-    if (!k[0].ok()) {
-        ADD_FAILURE() << render(k[0].error());
-        return {};
-    }
-    constexpr int64_t kGuard = 256;
-    Tensor result(l.program.tensors[l.program.outputs[0]].dtype, out);
-    Tensor memory(DType::U8, {static_cast<int64_t>(result.bytes()) + 2 * kGuard});
-    std::memset(memory.data(), 0x5a, memory.bytes());
-    char* place = static_cast<char*>(memory.data()) + kGuard;
-    std::vector<const void*> in;
-    for (const Tensor& t : inputs) in.push_back(t.data());
-    void* to[] = {place};
-    const Tensor workspace(DType::U8, {std::max<int64_t>(64, (*k[0])->workspace_bytes(symbols))});
-    static runtime::ThreadPool pool(2);
-    EXPECT_TRUE((*k[0])->run({in, to, symbols, const_cast<void*>(workspace.data())}, pool).ok());
-    std::memcpy(result.data(), place, result.bytes());
-    for (int64_t g = 0; g < kGuard; ++g) {
-        EXPECT_EQ(place[-1 - g], 0x5a) << "written in front of the output";
-        EXPECT_EQ(place[static_cast<int64_t>(result.bytes()) + g], 0x5a) << "written behind the output";
-    }
-    return result;
-}
-
-Tensor numbers(DType t, Shape s, uint64_t seed) {
-    Tensor r(t, std::move(s));
-    std::mt19937_64 rng(seed);
-    for (int64_t i = 0; i < r.size(); ++i) r.set(i, static_cast<double>(static_cast<int64_t>(rng() % 101) - (is_unsigned_int(t) ? 0 : 50)));
-    return r;
-}
-
 TEST(CpuMemory, TransposesOfEveryWidthOfElement) {
     const std::string source = "op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n";
     for (const std::string& level : levels())
         for (DType t : {DType::U8, DType::I16, DType::BF16, DType::F16, DType::F32, DType::I64, DType::F64})
             for (const auto& [m, n] : {std::pair<int64_t, int64_t>{67, 131}, {1041, 66}, {300, 7}}) {
                 const Tensor x = numbers(t, {m, n}, 1);
-                const Tensor y = run(source, {x}, {n, m}, level);
+                const Tensor y = run_operator(source, {x}, {n, m}, level);
                 for (int64_t i = 0; i < n * m; ++i)
                     ASSERT_EQ(y.get(i), x.get(i % m * n + i / m)) << level << " " << name(t) << " " << m << "x" << n << " at " << i;
             }
@@ -105,7 +36,7 @@ TEST(CpuMemory, ArithmeticOnTransposedReads) {
         for (const auto& [m, n] : {std::pair<int64_t, int64_t>{70, 200}, {1100, 65}}) {
             const Tensor x = numbers(DType::F32, {m, n}, 1), w = numbers(DType::F32, {m, n}, 2),
                          z = numbers(DType::F32, {n, m}, 3), b = numbers(DType::F32, {n}, 4);
-            const Tensor y = run(source, {x, w, z, b}, {n, m}, level);
+            const Tensor y = run_operator(source, {x, w, z, b}, {n, m}, level);
             for (int64_t i = 0; i < n * m; ++i) {
                 const int64_t at = i % m * n + i / m;
                 ASSERT_EQ(y.get(i), x.get(at) * z.get(i) + w.get(at) - b.get(i / m)) << level << " at " << i;
@@ -117,7 +48,7 @@ TEST(CpuMemory, TransposedReadsOutsideAreWhatTheAccessSays) {
     const std::string source = "op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n] + x[m + 3, n + 2] outside (7)\n";
     for (const std::string& level : levels()) {
         const int64_t m = 75, n = 150;
-        const Tensor x = numbers(DType::F32, {m, n}, 1), y = run(source, {x}, {n, m}, level);
+        const Tensor x = numbers(DType::F32, {m, n}, 1), y = run_operator(source, {x}, {n, m}, level);
         for (int64_t i = 0; i < n; ++i)
             for (int64_t j = 0; j < m; ++j)
                 ASSERT_EQ(y.get(i * m + j), x.get(j * n + i) + (i + 2 < n && j + 3 < m ? x.get((j + 3) * n + i + 2) : 7)) << level << " at " << i << ", " << j;
@@ -129,10 +60,10 @@ TEST(CpuMemory, LargeResultsStreamFromUnevenRows) {
     const int64_t m = 4301, n = 1003;
     const Tensor x = numbers(DType::F32, {m, n}, 1), b = numbers(DType::F32, {n}, 2);
     for (const std::string& level : levels()) {
-        const Tensor y = run("op f(x[m,n], b[n]) -> y[m,n]:\n    y[m,n] = 2 * x[m,n] + b[n]\n", {x, b}, {m, n}, level);
+        const Tensor y = run_operator("op f(x[m,n], b[n]) -> y[m,n]:\n    y[m,n] = 2 * x[m,n] + b[n]\n", {x, b}, {m, n}, level);
         for (int64_t i = 0; i < m * n; ++i)
             ASSERT_EQ(y.as<float>()[i], 2 * x.as<float>()[i] + b.as<float>()[i % n]) << level << " at " << i;
-        const Tensor z = run("op f(x[m,n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n    s[m] = sum[n](x[m,n])\n"
+        const Tensor z = run_operator("op f(x[m,n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n    s[m] = sum[n](x[m,n])\n"
                              "    y[m,n] = x[m,n] - c[m] + s[m]\n", {x}, {m, n}, level);
         for (int64_t i = 0; i < m; ++i) {
             const float* row = x.as<float>() + i * n;
@@ -140,7 +71,7 @@ TEST(CpuMemory, LargeResultsStreamFromUnevenRows) {
             for (int64_t j = 0; j < n; ++j)
                 ASSERT_EQ(z.as<float>()[i * n + j], row[j] - most + sum) << level << " at " << i << ", " << j;
         }
-        const Tensor t = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
+        const Tensor t = run_operator("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
         for (int64_t i = 0; i < n * m; ++i)
             ASSERT_EQ(t.as<float>()[i], x.as<float>()[i % m * n + i / m]) << level << " at " << i;
     }
@@ -151,7 +82,7 @@ TEST(CpuMemory, LargeTransposesStream) {
     const int64_t m = 2048, n = 2051;
     const Tensor x = numbers(DType::F32, {m, n}, 1);
     for (const std::string& level : levels()) {
-        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
+        const Tensor y = run_operator("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {n, m}, level);
         for (int64_t i = 0; i < n * m; ++i)
             ASSERT_EQ(y.as<float>()[i], x.as<float>()[i % m * n + i / m]) << level << " at " << i;
     }
@@ -162,12 +93,12 @@ TEST(CpuMemory, LargeTransposesStreamToUnevenRows) {
     for (const std::string& level : levels()) {
         const int64_t m = 2051, n = 1030;
         const Tensor x = numbers(DType::F64, {m, n}, 1);
-        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = 2 * x[m,n] + 1\n", {x}, {n, m}, level);
+        const Tensor y = run_operator("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = 2 * x[m,n] + 1\n", {x}, {n, m}, level);
         for (int64_t i = 0; i < n * m; ++i)
             ASSERT_EQ(y.as<double>()[i], 2 * x.as<double>()[i % m * n + i / m] + 1) << level << " at " << i;
         const int64_t b = 3, p = 1201, q = 1203;
         const Tensor u = numbers(DType::F32, {b, p, q}, 2);
-        const Tensor v = run("op f(x[b,m,n]) -> y[b,n,m]:\n    y[b,n,m] = x[b,m,n]\n", {u}, {b, q, p}, level);
+        const Tensor v = run_operator("op f(x[b,m,n]) -> y[b,n,m]:\n    y[b,n,m] = x[b,m,n]\n", {u}, {b, q, p}, level);
         for (int64_t i = 0; i < b * p * q; ++i)
             ASSERT_EQ(v.as<float>()[i], u.as<float>()[i / (p * q) * p * q + i % p * q + i / p % q]) << level << " at " << i;
     }
@@ -177,7 +108,7 @@ TEST(CpuMemory, SumsAcrossRows) {
     for (const std::string& level : levels())
         for (const auto& [m, n] : {std::pair<int64_t, int64_t>{37, 4500}, {1000, 65}, {17, 2049}, {3, 100}}) {
             const Tensor x = numbers(DType::F32, {m, n}, 1);
-            const Tensor y = run("op f(x[m,n]) -> y[n]:\n    y[n] = sum[m](x[m,n])\n", {x}, {n}, level);
+            const Tensor y = run_operator("op f(x[m,n]) -> y[n]:\n    y[n] = sum[m](x[m,n])\n", {x}, {n}, level);
             for (int64_t j = 0; j < n; ++j) {
                 float want = 0;
                 for (int64_t i = 0; i < m; ++i) want += x.as<float>()[i * n + j];
@@ -199,7 +130,7 @@ TEST(CpuMemory, ExtremesOfRowsKeepNanAndTheSignsOfZeros) {
             }
             for (int64_t i = 0; i < n; ++i) x.as<float>()[2 * n * n + i] = -INFINITY;  // then infinities; then -0 alone
             for (const bool max : {true, false}) {
-                const Tensor y = run(source + (max ? "max" : "min") + "[n](x[m,n])\n", {x}, {2 * n + 2}, level);
+                const Tensor y = run_operator(source + (max ? "max" : "min") + "[n](x[m,n])\n", {x}, {2 * n + 2}, level);
                 for (int64_t i = 0; i < n; ++i) {
                     EXPECT_TRUE(std::isnan(y.as<float>()[i])) << level << " n " << n << " at " << i;
                     const float zero = y.as<float>()[n + i];
@@ -223,7 +154,7 @@ TEST(CpuMemory, ShortRowsSideBySide) {
             for (const auto& [b, m] : {std::pair<int64_t, int64_t>{3, 13}, {2, 19}})
                 for (int64_t n : {1, 33, 64, 129}) {
                     const Tensor x = numbers(type, {b, m, n}, static_cast<uint64_t>(n)), c = numbers(type, {m}, 2);
-                    const Tensor y = run(source, {x, c}, {b, m, n}, level), z = run(numbers_alone, {x, c}, {b, m}, level);
+                    const Tensor y = run_operator(source, {x, c}, {b, m, n}, level), z = run_operator(numbers_alone, {x, c}, {b, m}, level);
                     for (int64_t r = 0; r < b * m; ++r) {
                         double most = x.get(r * n), sum = c.get(r % m);
                         for (int64_t i = 0; i < n; ++i) most = std::max(most, x.get(r * n + i));
@@ -257,7 +188,7 @@ TEST(CpuMemory, DivisionByARowsNumberIsExact) {
         }
     }
     for (const std::string& level : levels()) {
-        const Tensor y = run(source, {x, c}, {m, n}, level);
+        const Tensor y = run_operator(source, {x, c}, {m, n}, level);
         for (int64_t i = 0; i < m * n; ++i) {
             const float got = y.as<float>()[i], want = x.as<float>()[i] / c.as<float>()[i / n];
             ASSERT_TRUE(std::memcmp(&got, &want, 4) == 0 || (std::isnan(got) && std::isnan(want)))
@@ -276,7 +207,7 @@ TEST(CpuMemory, ExtremesOfRowsSideBySideKeepNanToTheirRow) {
             for (int64_t i = 0; i < m * n; ++i) x.as<float>()[i] = i / n % 2 ? -0.0f : static_cast<float>(i / n);
             for (int64_t r = 0; r < m; r += 3) x.as<float>()[r * n + r % n] = NAN;
             for (int64_t r = 1; r < m; r += 6) x.as<float>()[r * n + r % n] = 0.0f;
-            const Tensor y = run(source, {x}, {m}, level);
+            const Tensor y = run_operator(source, {x}, {m}, level);
             for (int64_t r = 0; r < m; ++r) {
                 const float v = y.as<float>()[r];
                 if (r % 3 == 0) EXPECT_TRUE(std::isnan(v)) << level << " n " << n << " row " << r;
@@ -293,7 +224,7 @@ TEST(CpuMemory, WhatAWalkStoresIsFoldedInIt) {
     for (const std::string& level : levels())
         for (int64_t n : {1, 3, 16, 31, 64, 100, 333}) {
             const Tensor x = numbers(DType::F32, {7, n}, static_cast<uint64_t>(n));
-            const Tensor y = run(source, {x}, {7, n}, level);
+            const Tensor y = run_operator(source, {x}, {7, n}, level);
             for (int64_t m = 0; m < 7; ++m) {
                 const float* row = x.as<float>() + m * n;
                 const float most = *std::max_element(row, row + n);
@@ -383,7 +314,7 @@ TEST(CpuMemory, TransposesToRowsAPageApartGoByOneSquare) {
     EXPECT_NE(text.find("% 2048 == 0, 16, 64)"), std::string::npos) << text;
     const Tensor x = numbers(DType::F32, {1024, 80}, 5);
     for (const std::string& level : levels()) {
-        const Tensor y = run("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {80, 1024}, level);
+        const Tensor y = run_operator("op f(x[m,n]) -> y[n,m]:\n    y[n,m] = x[m,n]\n", {x}, {80, 1024}, level);
         for (int64_t m = 0; m < 1024; ++m)
             for (int64_t n = 0; n < 80; ++n) ASSERT_EQ(y.get(n * 1024 + m), x.get(m * 80 + n)) << level << " " << m << " " << n;
     }
