@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "graph/onnx/decode.h"
 #include "graph_model_builder.h"
 #include "io_test_util.h"
 
@@ -50,6 +51,26 @@ TEST(GraphTensorProto, TypedFieldsHoldTheNarrowTypesWidened) {
     f.add_float_data(0.5f);
     EXPECT_EQ(decoded(f)->tensor.rank(), 0);
     EXPECT_EQ(decoded(f)->tensor.get(0), 0.5);
+}
+
+// What kernels read in every run lies in whole lines; what is large is not copied.
+TEST(GraphTensorProto, SmallTensorsBeginWithALine) {
+    const auto model = std::make_shared<pb::GraphProto>();
+    for (int64_t n : {3, 5, 17, 33, 100, 129, 1000, 600000}) {
+        pb::TensorProto& t = *model->add_initializer();
+        t.set_data_type(1);
+        t.add_dims(n);
+        std::vector<float> v(static_cast<size_t>(n));
+        for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i) - 7;
+        t.set_raw_data(v.data(), v.size() * sizeof(float));
+    }
+    for (const pb::TensorProto& t : model->initializer()) {
+        const auto r = decode_tensor(t, model, nullptr);
+        ASSERT_TRUE(r.ok());
+        if (r->bytes() < 100000) EXPECT_EQ(reinterpret_cast<uintptr_t>(r->data()) % 64, 0u) << r->size();
+        else EXPECT_EQ(static_cast<const void*>(r->data()), static_cast<const void*>(t.raw_data().data()));
+        for (int64_t i = 0; i < r->size(); ++i) ASSERT_EQ(r->get(i), static_cast<double>(i - 7));
+    }
 }
 
 TEST(GraphTensorProto, WhatCannotBeReadIsRefused) {

@@ -63,8 +63,11 @@ Result<Tensor> from_list(const pb::TensorProto& t, DType type, const Shape& shap
 
 // A tensor over bytes kept alive by `owner`, without a copy where the address is aligned for the element.
 Tensor over_bytes(DType type, const Shape& shape, const char* bytes, const std::shared_ptr<const void>& owner) {
+    // Kernels read what is small in every run, as scales and biases, and vectors that lie across two lines take longer (a layer norm
+    // by half). What is large stays where it is.
+    constexpr size_t kLine = 64, kSmall = 1 << 20;
     const size_t n = static_cast<size_t>(element_count(shape)) * size_of(type);
-    const bool aligned = reinterpret_cast<uintptr_t>(bytes) % size_of(type) == 0;
+    const bool aligned = reinterpret_cast<uintptr_t>(bytes) % (n <= kSmall ? kLine : size_of(type)) == 0;
     Tensor r;
     if (aligned && owner && n > 0) {
         r = Tensor::wrap(type, shape, const_cast<char*>(bytes), std::const_pointer_cast<void>(owner));
