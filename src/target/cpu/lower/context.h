@@ -43,10 +43,9 @@ math::Sym task_count(const tile::Nest& nest, const math::Program& p);
 // their range in `ranges`.
 void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges, Range tasks,
                    const std::function<void()>& body);
-// The same for a grid whose innermost variable has the tile 1: calls body with the first of `together` rows that follow
-// each other along it, where `wanted` holds (none: always), and with one row for what is left.
-void for_each_row(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges, int together,
-                  loop::Expr wanted, const std::function<void(loop::Expr row, int rows)>& body);
+// The same for a grid whose innermost variable has the tile 1: calls body with the rows that follow each other along it.
+void for_each_row(Context& c, const tile::Nest& nest, Point& point, std::map<math::VarId, Range>& ranges,
+                  const std::function<void(const Range& rows)>& body);
 
 // Appends the nest's functions, and `stage` behind those that it needs.
 void lower_nest(Context& c, size_t nest, Stage stage);

@@ -23,21 +23,15 @@ Interior NestLowering::interior_of(const Stmt& lane) {
     return interior(c_, point_, lane.var, inner, std::move(roots));
 }
 
-void NestLowering::lane_loop(const Stmt& s) {
-    const Range r = range_of(s.var);
-    const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
-    const Point::Scope scope = point_.save();
-    const std::string& name = c_.math.vars[s.var].name;
-    const Sym& extent = c_.math.vars[s.var].extent;
+NestLowering::Vectors NestLowering::vectors_of(const Stmt& s, Point::Scope scope, const Point::Ahead* ahead) {
     const bool ranged = ranges_.count(s.var) > 0;
-    const bool aligned = !ranged || task_tile(s.var) % lanes == 0 || extent.upper() <= task_tile(s.var);
-    if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
-    const auto ahead = ahead_.find(&s);
+    const bool aligned = !ranged || task_tile(s.var) % s.lanes == 0 || c_.math.vars[s.var].extent.upper() <= task_tile(s.var);
     const bool sharing = straight(s.body);
-    const auto body = [&](LExpr i, int positions, LExpr mask) {
-        point_.set_lanes(s.var, lanes, positions, mask);
+    return [this, &s, scope = std::move(scope), ahead, aligned, sharing](LExpr i, int positions, LExpr mask) {
+        point_.restore(scope);
+        point_.set_lanes(s.var, s.lanes, positions, mask);
         point_.set_aligned(aligned);
-        point_.set_ahead(ahead == ahead_.end() ? nullptr : &ahead->second);
+        point_.set_ahead(ahead);
         point_.bind(s.var, i);
         point_.set_sharing(sharing);
         lane_body(s, positions);
@@ -45,7 +39,52 @@ void NestLowering::lane_loop(const Stmt& s) {
         point_.set_ahead(nullptr);
         point_.restore(scope);
     };
-    LExpr main_end = r.begin;
+}
+
+void NestLowering::sweep(const Stmt& s, LExpr from, bool shifted, const Vectors& body) {
+    const Range r = range_of(s.var);
+    const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
+    const std::string& name = c_.math.vars[s.var].name;
+    const Sym& extent = c_.math.vars[s.var].extent;
+    const bool ranged = ranges_.count(s.var) > 0;
+    LExpr done = from;
+    if (ranged || extent.upper() >= s.tile) {
+        done = b_.let("main_end", from + loop::floordiv(r.end - from, s.tile) * s.tile);
+        b_.loop(name, from, done, s.tile, [&](LExpr i) { body(i, unroll, {}); });
+    }
+    // What is left of a row is more than a mask's worth: whole vectors by themselves.
+    if (unroll > 1 && (!ranged || shifted)) {
+        const LExpr rest = done;
+        done = b_.let("vectors_end", from + loop::floordiv(r.end - from, lanes) * lanes);
+        b_.loop(name, rest, done, lanes, [&](LExpr i) { body(i, 1, {}); });
+        if (!shifted && extent.multiple_of(lanes)) return;
+    }
+    if (!shifted && extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
+    b_.loop(name, done, r.end, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
+}
+
+LExpr NestLowering::to_line(const Stmt& s, const Point::Scope& scope, const Vectors& body) {
+    const Range r = range_of(s.var);
+    point_.restore(scope);
+    point_.set_lanes(s.var, s.lanes, 1, {});
+    point_.bind(s.var, r.begin);
+    const LExpr head = loop::mod(-point_.place(c_.math.equations[s.body.back().equation]), s.lanes);
+    point_.restore(scope);
+    const LExpr first = b_.let("first", loop::min(r.begin + head, r.end));
+    b_.loop(c_.math.vars[s.var].name, r.begin, first, s.lanes,
+            [&](LExpr i) { body(i, 1, loop::first_lanes(first - i, s.lanes)); });
+    return first;
+}
+
+void NestLowering::lane_loop(const Stmt& s) {
+    const Range r = range_of(s.var);
+    const int lanes = s.lanes, unroll = static_cast<int>(s.tile / s.lanes);
+    const std::string& name = c_.math.vars[s.var].name;
+    const Sym& extent = c_.math.vars[s.var].extent;
+    if (const std::vector<ExprId> loads = turned_loads(s); !loads.empty()) return turned_loop(s, loads);
+    const auto ahead = ahead_.find(&s);
+    const Point::Scope scope = point_.save();
+    const Vectors body = vectors_of(s, scope, ahead == ahead_.end() ? nullptr : &ahead->second);
     const auto masked = [&](LExpr from, LExpr to) {
         b_.loop(name, from, to, lanes, [&](LExpr i) { body(i, 1, loop::first_lanes(r.end - i, lanes)); });
     };
@@ -55,7 +94,7 @@ void NestLowering::lane_loop(const Stmt& s) {
             const LExpr first =
                 b_.let("first", r.begin + loop::ceildiv(loop::max(in.lanes->begin - r.begin, zero), lanes) * lanes);
             const LExpr count = b_.let("count", loop::max(loop::min(in.lanes->end, r.end) - first, zero));
-            main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
+            const LExpr main_end = b_.let("main_end", first + loop::floordiv(count, lanes) * lanes);
             const auto inside = [&](LExpr from, LExpr to, int positions) {
                 b_.loop(name, from, to, lanes * positions, [&](LExpr i) {
                     point_.set_interior(true);
@@ -89,47 +128,18 @@ void NestLowering::lane_loop(const Stmt& s) {
                 row(false);
             return;
         }
-    const bool has_main = ranged || extent.upper() >= s.tile;
-    // From `from` on; where that is not the loop's begin, nothing is known of what is left for a mask.
-    const auto sweep = [&](LExpr from, bool shifted) {
-        LExpr done = from;
-        if (has_main) {
-            done = b_.let("main_end", from + loop::floordiv(r.end - from, s.tile) * s.tile);
-            b_.loop(name, from, done, s.tile, [&](LExpr i) { body(i, unroll, {}); });
-        }
-        // What is left of a row is more than a mask's worth: whole vectors by themselves.
-        if (unroll > 1 && (!ranged || shifted)) {
-            const LExpr rest = done;
-            done = b_.let("vectors_end", from + loop::floordiv(r.end - from, lanes) * lanes);
-            b_.loop(name, rest, done, lanes, [&](LExpr i) { body(i, 1, {}); });
-            if (!shifted && extent.multiple_of(lanes)) return;
-        }
-        if (!shifted && extent.multiple_of(s.tile) && (!ranged || task_tile(s.var) % s.tile == 0)) return;
-        masked(done, r.end);
-    };
     const std::optional<bool> stream = streamable(s);
-    if (!stream) return sweep(r.begin, false);
-    const Equation& q = c_.math.equations[s.body.back().equation];
-    c_.out.streamed.push_back({q.lhs, *stream ? Sym(0) : extent});
+    if (!stream) return sweep(s, r.begin, false, body);
+    c_.out.streamed.push_back({c_.math.equations[s.body.back().equation].lhs, *stream ? Sym(0) : extent});
     b_.if_(
         loop::ne(b_.symbol(kStreamSymbol), b_.i64(0)),
         [&] {
-            LExpr from = r.begin;
-            if (*stream) {
-                // Up to the first vector that lies on its own line, under a mask.
-                point_.set_lanes(s.var, lanes, 1, {});
-                point_.bind(s.var, r.begin);
-                const LExpr head = loop::mod(-point_.place(q), lanes);
-                point_.restore(scope);
-                from = b_.let("first", loop::min(r.begin + head, r.end));
-                b_.loop(name, r.begin, from, lanes,
-                        [&](LExpr i) { body(i, 1, loop::first_lanes(from - i, lanes)); });
-            }
+            const LExpr from = *stream ? to_line(s, scope, body) : r.begin;
             point_.set_streaming(true);
-            sweep(from, *stream);
+            sweep(s, from, *stream, body);
             point_.set_streaming(false);
         },
-        [&] { sweep(r.begin, false); });
+        [&] { sweep(s, r.begin, false, body); });
 }
 
 void NestLowering::lane_body(const Stmt& s, int positions) {
@@ -145,7 +155,7 @@ void NestLowering::keep_stored(const Stmt& s, size_t k, int positions) {
     for (size_t i = k + 1; i < s.body.size(); ++i) {
         if (s.body[i].kind != StmtKind::Load) continue;
         const ExprId load = c_.tile.buffers[s.body[i].dst].value;
-        if (!loads(load, q)) continue;
+        if (!loads_result(c_.math, load, q)) continue;
         for (int u = 0; u < positions; ++u) point_.set_value(load, u, stored_[static_cast<size_t>(u)]);
     }
 }

@@ -13,14 +13,12 @@ void NestLowering::run(const std::string& function) {
     place_locals();
     plan_ahead();
     if (parts_) fold_parts(function + "_parts");
+    plan_pipeline();
     b_.function(function, [&] {
-        if (!beside_)
-            return for_each_task(c_, nest_, point_, ranges_, {b_.task_begin(), b_.task_end()}, [&] { block(nest_.body); });
-        const LExpr wanted = beside_->length.upper() <= beside_->short_row
-                                 ? LExpr()
-                                 : b_.let("short", loop::le(point_.sym(beside_->length), b_.i64(beside_->short_row)));
-        for_each_row(c_, nest_, point_, ranges_, beside_->rows, wanted,
-                     [&](LExpr row, int rows) { rows > 1 ? block_beside(row) : block(nest_.body); });
+        if (beside_ || pipeline_)
+            for_each_row(c_, nest_, point_, ranges_, [&](const Range& rows) { rows_of_task(rows); });
+        else
+            for_each_task(c_, nest_, point_, ranges_, {b_.task_begin(), b_.task_end()}, [&] { block(nest_.body); });
     });
 }
 
@@ -112,7 +110,7 @@ void NestLowering::stmt(const Stmt& s) {
                 stored_.push_back(v);
                 if (!number) continue;
                 for (const tile::Buffer& x : c_.tile.buffers)
-                    if (x.value != kNone && loads(x.value, q)) point_.set_uniform(x.value, v);
+                    if (x.value != kNone && loads_result(c_.math, x.value, q)) point_.set_uniform(x.value, v);
             }
             return;
         }
@@ -169,12 +167,6 @@ bool NestLowering::decides_terms(const std::vector<Stmt>& body, VarId v) const {
         }
         return decides_terms(s.body, v);
     });
-}
-
-bool NestLowering::loads(ExprId e, const Equation& q) const {
-    const math::Expr& x = c_.math.expr(e);
-    return x.kind == ExprKind::Load && x.ref == q.lhs && x.args.size() == q.at.size() &&
-           std::equal(q.at.begin(), q.at.end(), x.args.begin());
 }
 
 bool NestLowering::one_number(const Equation& q) const {

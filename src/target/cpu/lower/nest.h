@@ -8,6 +8,7 @@
 #include "target/cpu/lower/beside.h"
 #include "target/cpu/lower/context.h"
 #include "target/cpu/lower/parts.h"
+#include "target/cpu/lower/row_pipeline.h"
 
 namespace opwright::target::cpu {
 
@@ -43,8 +44,6 @@ private:
     bool straight(const std::vector<tile::Stmt>& body) const;
     // Whether a condition of an accumulation in it depends on v.
     bool decides_terms(const std::vector<tile::Stmt>& body, math::VarId v) const;
-    // Whether e is what q has stored, at the same place.
-    bool loads(math::ExprId e, const math::Equation& q) const;
     // Whether q computes a temporary that is one number a task, outside of all loops over lanes: a row's maximum, its sum.
     bool one_number(const math::Equation& q) const;
 
@@ -61,6 +60,8 @@ private:
     // ---- several rows at a time: rows.cpp
     // Several positions of the variable at a time: each lane loop inside goes over all of them.
     void row_loop(const tile::Stmt& s);
+    // Rows that follow each other: side by side, in a pipeline, or one by one.
+    void rows_of_task(const Range& rows);
     // One part of one task's rows after the other.
     void fold_parts(const std::string& function);
     void rows_or_parts();
@@ -72,12 +73,30 @@ private:
     Point::Scope one_row(const Point::Scope& rows) const;
     void lane_loop_beside(const tile::Stmt& s);
 
+    // ---- rows in a pipeline: pipelined.cpp
+    void plan_pipeline();
+    loop::Expr pipeline_gains();  // none: always
+    void pipelined(const Range& rows);
+    // Where rows end within a line of results, that line is written through the caches, and stores past them wait until it has
+    // come from memory: it is asked for a row ahead.
+    void ask_for_seam(const Point::Scope& at);
+    // One loop for all walks; returns where it ends. Where `shift` is set, the last is so many elements ahead of the others and
+    // its results go past the caches.
+    loop::Expr common_loop(const std::vector<Point::Scope>& at, loop::Expr shift);
+
     // ---- loops over lanes: lanes.cpp
     // Of the accesses in the body of a loop over lanes, inner loops included.
     Interior interior_of(const tile::Stmt& lane);
     // Full vectors first, `tile` elements a step; then one masked vector a step for what is left. Where accesses may
     // leave their tensors, the vectors that surely stay inside run without a test.
     void lane_loop(const tile::Stmt& s);
+    // Emits the loop's body for some vectors from an element on; a mask goes with one vector.
+    using Vectors = std::function<void(loop::Expr i, int positions, loop::Expr mask)>;
+    Vectors vectors_of(const tile::Stmt& s, Point::Scope scope, const Point::Ahead* ahead);
+    // The loop from an element on; `shifted`: from one where nothing is known of what is left for a mask.
+    void sweep(const tile::Stmt& s, loop::Expr from, bool shifted, const Vectors& body);
+    // Up to the first vector of results that lies on a line of its own, under a mask; returns where that is.
+    loop::Expr to_line(const tile::Stmt& s, const Point::Scope& scope, const Vectors& body);
     void lane_body(const tile::Stmt& s, int positions);
     // What statement k of the loop has stored serves the statements behind it without being read back.
     void keep_stored(const tile::Stmt& s, size_t k, int positions);
@@ -124,6 +143,9 @@ private:
     loop::Expr together_;  // the first of rows that are side by side just now
     size_t row_ = 0;         // of them, the one that a fold is at
     std::map<const tile::Stmt*, Point::Ahead> ahead_;
+    std::optional<RowPipeline> pipeline_;
+    std::vector<Point::Ahead> ahead_of_walks_;
+    bool pipeline_streams_ = false;  // its results may go past the caches
     std::optional<RowParts> parts_;
     loop::Expr part_;                 // where the part that is folded just now begins in their memory
     std::vector<loop::Expr> stored_;  // by the last store, of each position

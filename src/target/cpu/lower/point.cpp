@@ -474,7 +474,7 @@ void Point::prefetch(const Expr& x, LExpr offset, int position) {
     // Where nothing is to be asked for, the vector before this one: it is at hand.
     distance = loop::select(loop::ne(b_.symbol(kAheadSymbol), b_.i64(0)), distance, b_.i64(-lanes_));
     for (int64_t at = 0; at < std::max(vector, step); at += step)
-        b_.prefetch(s.buffer, offset + distance + at / element, false, true);
+        b_.prefetch(s.buffer, offset + distance + at / element, false, !ahead_->near);
 }
 
 LExpr Point::place(const Equation& q) { return address(q.lhs, q.at.data(), Outside::Error, 0, "").offset; }

@@ -83,6 +83,7 @@ public:
         std::vector<math::TensorId> once = {};  // of these, what no other loop reads
         int64_t pages = 2;                      // at least so far
         bool fold = false;                      // a loop that stores nothing
+        bool near = false;  // into the nearest cache, at this distance in memory whatever the row
         // Where `first` is set: the present first of `rows` points, beyond which none may be left; then what comes next is
         // the first points of the task that begins `task` elements further on.
         loop::Expr first = {};

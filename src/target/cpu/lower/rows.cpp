@@ -42,6 +42,32 @@ void NestLowering::rows_or_parts() {
     });
 }
 
+void NestLowering::rows_of_task(const Range& rows) {
+    const VarId row = nest_.grid.back().var;
+    const std::string& name = c_.math.vars[row].name;
+    const Point::Scope scope = point_.save();
+    const auto at = [&](LExpr i, const std::function<void()>& body) {
+        point_.bind(row, i);
+        body();
+        point_.restore(scope);
+    };
+    LExpr begin = rows.begin;
+    if (beside_) {
+        const LExpr whole = loop::floordiv(rows.end - begin, beside_->rows) * beside_->rows;
+        const bool all = beside_->length.upper() <= beside_->short_row;
+        const LExpr some = all ? whole : loop::select(b_.let("short", loop::le(point_.sym(beside_->length), b_.i64(beside_->short_row))), whole, b_.i64(0));
+        begin = b_.let("together", rows.begin + some);
+        b_.loop(name, rows.begin, begin, beside_->rows, [&](LExpr i) { at(i, [&] { block_beside(i); }); });
+    }
+    const auto one_by_one = [&] { b_.loop(name, begin, rows.end, 1, [&](LExpr i) { at(i, [&] { block(nest_.body); }); }); };
+    if (!pipeline_) return one_by_one();
+    const auto in_turn = [&] { pipelined({begin, rows.end}); };
+    if (const LExpr gains = pipeline_gains())
+        b_.if_(gains, in_turn, one_by_one);
+    else
+        in_turn();
+}
+
 void NestLowering::block_beside(LExpr first) {
     const auto swap_strides = [&] {
         for (TensorId t : locals_) std::swap(c_.storage[t].strides, strides_beside_[t]);

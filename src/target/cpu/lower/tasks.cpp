@@ -79,32 +79,19 @@ void for_each_task(Context& c, const tile::Nest& nest, Point& point, std::map<Va
     for_each_point(c, nest, nest.grid.size(), point, ranges, tasks.begin, tasks.end, [&](LExpr) { body(); });
 }
 
-void for_each_row(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges, int together,
-                  LExpr wanted, const std::function<void(LExpr row, int rows)>& body) {
+void for_each_row(Context& c, const tile::Nest& nest, Point& point, std::map<VarId, Range>& ranges,
+                  const std::function<void(const Range& rows)>& body) {
     loop::Builder& b = c.b;
-    const VarId row = nest.grid.back().var;
-    const std::string& name = c.math.vars[row].name;
-    const auto rows = [&](LExpr begin, LExpr end) {
-        const auto at = [&](LExpr i, int count) {
-            const Point::Scope scope = point.save();
-            point.bind(row, i);
-            body(i, count);
-            point.restore(scope);
-        };
-        const LExpr whole = loop::floordiv(end - begin, together) * together;
-        const LExpr some = b.let("together", begin + (wanted ? loop::select(wanted, whole, b.i64(0)) : whole));
-        b.loop(name, begin, some, together, [&](LExpr i) { at(i, together); });
-        b.loop(name, some, end, 1, [&](LExpr i) { at(i, 1); });
-    };
-    if (nest.grid.size() == 1) return rows(b.task_begin(), b.task_end());
+    if (nest.grid.size() == 1) return body({b.task_begin(), b.task_end()});
     // Rows that lie side by side differ in the innermost index alone.
-    const LExpr n = b.let("rows", loop::max(point.sym(c.math.vars[row].extent), b.i64(1)));
+    const LExpr n = b.let("rows", loop::max(point.sym(c.math.vars[nest.grid.back().var].extent), b.i64(1)));
     const LExpr first = b.let("first", loop::floordiv(b.task_begin(), n));
     const LExpr last = b.let("last", loop::floordiv(b.task_end() + n - 1, n));
     for_each_point(c, nest, nest.grid.size() - 1, point, ranges, first, last, [&](LExpr group) {
         const LExpr before = b.let("before", group * n);
-        rows(b.let("begin", loop::max(b.task_begin() - before, b.i64(0))),
-             b.let("end", loop::min(b.task_end() - before, n)));
+        const Range rows = {b.let("begin", loop::max(b.task_begin() - before, b.i64(0))),
+                            b.let("end", loop::min(b.task_end() - before, n))};
+        body(rows);
     });
 }
 
