@@ -11,6 +11,7 @@
 
 #include "runtime/thread_pool.h"
 #include "target/cpu/features.h"
+#include "target/target.h"
 #include "verify/graph_check.h"
 #include "verify/model_against.h"
 
@@ -72,6 +73,12 @@ public:
         fused_ = parsed(fused);
         plain_ = parsed(plain);
         if (!fused_ || !plain_) return r_;
+        // What rounding may move is found by moving values between kernels, where the host can.
+        rounding_ = plain_;
+        if (options_.execution.target && !interpreted_) {
+            plain.execution = {.engine = runtime::Engine::Reference};
+            if (rounding_ = parsed(plain); !rounding_) return r_;
+        }
         for (const auto& v : fused_->outputs()) names_.push_back(v.name);
         for (const NamedInputs& in : m_.inputs) {
             auto sets = value_sets(in, "random", seed_);
@@ -131,12 +138,19 @@ private:
         r_.kernels += static_cast<int64_t>(report->kernels.size());
         return static_cast<int64_t>(report->kernels.size());
     }
+    // Whether a kernel may keep more bits between two operators than the model's own values have: CUDA, Triton and Ascend leave the
+    // rounding to 16 bits to what is stored (docs/numerics.md).
+    bool keeps_more(const graph::Graph& g) const {
+        return options_.execution.target && options_.execution.target->name() != "c" &&
+               std::any_of(g.values.begin(), g.values.end(), [](const graph::Value& v) { return is_float(v.dtype) && size_of(v.dtype) == 2; });
+    }
     void outputs(const ValueSet& set, const std::vector<Tensor>& fused, const std::vector<Tensor>& plain) {
         std::optional<Result<ModelNoise>> noise;
         const auto once = [&](const NamedInputs& in) {
-            if (!noise) noise = noise_of(plain_, seed_)(in);
+            if (!noise) noise = noise_of(rounding_, seed_)(in);
             return *noise;
         };
+        const bool wide = keeps_more((*plain_->version(set.inputs))->executable->graph());
         const auto run = [](const std::vector<Tensor>& r) { return [&r](const NamedInputs&) -> Result<std::vector<Tensor>> { return r; }; };
         const auto compare = [&](const char* what, const std::vector<Tensor>& with) {
             const auto r = compare_runs(names_, {set}, run(fused), run(with), once);
@@ -144,7 +158,7 @@ private:
             for (size_t i = 0; i < r->outputs.size(); ++i) {
                 const OutputComparison& o = r->outputs[i];
                 // Without a bound for each element in between, nobody knows what rounding may move.
-                const bool bounded = noise->ok() && (*noise)->unbounded == 0;
+                const bool bounded = noise->ok() && (*noise)->unbounded == 0 && !wide;
                 ++r_.outputs;
                 r_.ill += !bounded || o.verdict == "ill-conditioned";
                 const bool judged = (bounded && !m_.chosen.count(names_[i])) || fused[i].shape() != with[i].shape() || fused[i].dtype() != with[i].dtype();
@@ -161,7 +175,7 @@ private:
     uint64_t seed_;
     bool interpreted_ = false;  // the unfused model
     CompileOptions options_;
-    std::shared_ptr<Model> fused_, plain_;
+    std::shared_ptr<Model> fused_, plain_, rounding_;
     std::vector<std::string> names_;
     ModelVerdict r_;
 };
