@@ -295,6 +295,21 @@ TEST(CpuMemory, FoldsAskForEveryLineOrForEverySecondOneFurtherAhead) {
     EXPECT_NE(second.find("8192"), std::string::npos);
 }
 
+// What follows in memory into the nearest cache, or the next row into the second one.
+TEST(CpuMemory, RowsReadSeveralTimesAskAsTheProcessorReadsFastest) {
+    const std::string operation = "y[m,n]:\n    c[m] = sum[n](x[m,n])\n    y[m,n] = x[m,n] - c[m]";
+    const auto of_a_row = [&](bool every_line) {
+        const std::string text = loops(operation, every_line);
+        return text.substr(text.find("in together .. task_end"));
+    };
+    const std::string near = of_a_row(true), far = of_a_row(false);
+    EXPECT_GT(occurrences(near, "prefetch x["), 0u);
+    EXPECT_EQ(occurrences(near, "prefetch far"), 0u);
+    EXPECT_NE(near.find("4096"), std::string::npos);
+    EXPECT_GT(occurrences(far, "prefetch far x["), 0u);
+    EXPECT_EQ(far.find("4096"), std::string::npos);
+}
+
 TEST(CpuMemory, RowsSideBySideAreAskedForInTheOrderOfMemory) {
     const std::string text = loops("y[m]:\n    y[m] = sum[n](x[m,n])", true);
     EXPECT_NE(text.find("let side: i64 = n + s1 * m + n * 7\n"), std::string::npos) << text;

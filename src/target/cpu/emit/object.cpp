@@ -21,7 +21,7 @@
 
 namespace opwright::target::cpu {
 
-const int kEmitterVersion = 39;
+const int kEmitterVersion = 40;
 
 std::string llvm_version() { return LLVM_VERSION_STRING; }
 

@@ -227,7 +227,12 @@ void NestLowering::plan_ahead() {
         Point::Ahead& a = ahead_[at.loop];
         if (!chunked && !nest_.grid.empty()) a.row = nest_.grid.back().var;
         a.tensors.push_back(t);
-        if (at.loops > 1) continue;
+        if (at.loops > 1) {
+            // Where one stream is read fastest with every line asked for, layer norm of 16 M elements gained 3 to 18 % by asking so far
+            // ahead into the nearest cache (rows of 2048 two fifths, in C++); an Intel processor with AMX lost as much.
+            if (c_.machine.every_line && a.row != kNone) a.near = true, a.pages = 4;
+            continue;
+        }
         // A fold that stores nothing waits for memory alone, and gains by asking earlier than a map does.
         a.fold = at.loop->body.back().kind == StmtKind::Accumulate;
         if (c_.machine.every_line) continue;

@@ -462,7 +462,9 @@ void Point::prefetch(const Expr& x, LExpr offset, int position) {
             if (ahead_->at * vector % step != 0) return;
             offset = side_.at(x.ref) + ahead_->at * lanes_;
         }
-        if (ahead_->first)
+        if (ahead_->near)
+            distance = least;
+        else if (ahead_->first)
             distance = loop::select(loop::le(ahead_->first + 2 * ahead_->rows, sym(p_.vars[ahead_->row].extent)),
                                     n * ahead_->rows, b_.i64(ahead_->task) - ahead_->first * n);
         else if (ahead_->rows > 0)

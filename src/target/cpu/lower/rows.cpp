@@ -126,6 +126,7 @@ void NestLowering::lane_loop_beside(const Stmt& s) {
     const auto asking = [&] {
         ahead = ahead_.at(&s);
         ahead->side = beside_->rows;
+        if (ahead->near) ahead->near = false, ahead->pages = Point::Ahead().pages;
         vectors();
         ahead.reset();
     };
