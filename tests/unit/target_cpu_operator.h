@@ -66,8 +66,8 @@ inline const CompiledOperator& compiled_operator(const std::string& source, cons
     return at->second;
 }
 
-// Runs the operator `f` of the source, compiled for open extents (equal ones are one symbol). Guard bytes stand before
-// and behind the output, which begins at a multiple of 64 bytes.
+// The first result of the operator `f` of the source, compiled for open extents (equal ones are one symbol). Guard bytes stand
+// before and behind it, which begins at a multiple of 64 bytes.
 inline Tensor run_operator(const std::string& source, const std::vector<Tensor>& inputs, const Shape& out, const std::string& level) {
     const CompiledOperator& f = compiled_operator(source, inputs, level);
     if (!f.kernel) return {};
@@ -85,7 +85,16 @@ inline Tensor run_operator(const std::string& source, const std::vector<Tensor>&
     char* place = static_cast<char*>(memory.data()) + kGuard;
     std::vector<const void*> in;
     for (const Tensor& t : inputs) in.push_back(t.data());
-    void* to[] = {place};
+    math::SymValues local;
+    for (size_t i = 0; i < symbols.size(); ++i) local[l.program.symbols()[i]] = symbols[i];
+    std::vector<Tensor> others;  // of further results
+    std::vector<void*> to{place};
+    for (size_t o = 1; o < l.program.outputs.size(); ++o) {
+        const math::TensorInfo& info = l.program.tensors[l.program.outputs[o]];
+        Shape shape;
+        for (const math::Sym& d : info.shape) shape.push_back(*evaluate(d, local));
+        to.push_back(others.emplace_back(info.dtype, shape).data());
+    }
     const Tensor workspace(DType::U8, {std::max<int64_t>(64, f.kernel->workspace_bytes(symbols))});
     static runtime::ThreadPool pool(2);
     EXPECT_TRUE(f.kernel->run({in, to, symbols, const_cast<void*>(workspace.data())}, pool).ok());

@@ -126,21 +126,27 @@ TEST(CpuPipeline, NanStaysInItsRow) {
 
 // Numbers of a row that are results too, a row of scales, and more rows side by side than the second cache delivers in time.
 TEST(CpuPipeline, NumbersThatAreResults) {
-    const std::string source = "op f(x[m,n], s[n], t[n]) -> (y[m,n], c[m]):\n    c[m] = sum[n](x[m,n])\n"
-                               "    v[m] = sum[n]((x[m,n] - c[m]) * (x[m,n] - c[m]))\n    y[m,n] = (x[m,n] - c[m]) * s[n] + t[n] - v[m]\n";
-    EXPECT_TRUE(pipelined(loops(source, 3)));
-    const std::string one_result = "op f(x[m,n], s[n], t[n]) -> y[m,n]:\n    c[m] = max[n](x[m,n])\n"
-                                   "    v[m] = max[n]((x[m,n] - c[m]) * (x[m,n] - c[m]))\n    y[m,n] = (x[m,n] - c[m]) * s[n] + t[n] - v[m]\n";
+    const std::string body = "    c[m] = max[n](x[m,n])\n    v[m] = max[n]((x[m,n] - c[m]) * (x[m,n] - c[m]))\n"
+                             "    y[m,n] = (x[m,n] - c[m]) * s[n] + t[n] - v[m]\n";
+    const auto with = [&](const std::string& results) { return "op f(x[m,n], s[n], t[n]) -> " + results + ":\n" + body; };
+    const std::string row_first = with("(y[m,n], c[m], v[m])"), number_first = with("(c[m], v[m], y[m,n])"), row_alone = with("y[m,n]");
+    EXPECT_TRUE(pipelined(loops(row_first, 3)));
+    EXPECT_TRUE(pipelined(loops(row_alone, 3)));
     const int64_t m = 10;
     for (const std::string& level : levels())
         for (int64_t n : {150, 700, 5000}) {
             const Tensor x = numbers(DType::F32, {m, n}, 1), s = numbers(DType::F32, {n}, 2), t = numbers(DType::F32, {n}, 3);
-            const Tensor y = run_operator(one_result, {x, s, t}, {m, n}, level);
-            for (int64_t r = 0; r < m; ++r) {
-                const float* row = x.as<float>() + r * n;
-                const float c = *std::max_element(row, row + n), least = *std::min_element(row, row + n);
-                for (int64_t i = 0; i < n; ++i)
-                    ASSERT_EQ(y.as<float>()[r * n + i], (row[i] - c) * s.as<float>()[i] + t.as<float>()[i] - (least - c) * (least - c)) << level << " n " << n << " at " << r << ", " << i;
+            const Tensor c = run_operator(number_first, {x, s, t}, {m}, level);
+            for (const std::string& source : {row_first, row_alone}) {
+                const Tensor y = run_operator(source, {x, s, t}, {m, n}, level);
+                for (int64_t r = 0; r < m; ++r) {
+                    const float* row = x.as<float>() + r * n;
+                    const float most = *std::max_element(row, row + n), least = *std::min_element(row, row + n);
+                    EXPECT_EQ(c.as<float>()[r], most) << level << " n " << n << " at " << r;
+                    for (int64_t i = 0; i < n; ++i)
+                        ASSERT_EQ(y.as<float>()[r * n + i], (row[i] - most) * s.as<float>()[i] + t.as<float>()[i] - (least - most) * (least - most))
+                            << level << " n " << n << " at " << r << ", " << i;
+                }
             }
         }
 }

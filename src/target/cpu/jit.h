@@ -14,8 +14,9 @@ namespace opwright::target::cpu {
 
 // The generated function: runs tasks [task_begin, task_end). `buffers` holds the pointers of Param buffers by argument
 // number, `symbols` the values by symbol number, `scratch` at least scratch_bytes(symbols) bytes aligned to 64 (null
-// when that is 0), of which the first 8 are 0 or all are as a call of the same job, with the same buffers and symbols, left them. *status is set to the code of the first SetError reached while it is 0. Any number of threads may
-// call it at once with their own scratch.
+// when that is 0), of which the first 8 are 0 or all are as a call of the same job, with the same buffers and symbols,
+// left them. *status is set to the code of the first SetError reached while it is 0. Any number of threads may call it at
+// once with their own scratch.
 using RunFn = void (*)(void* const* buffers, const int64_t* symbols, int64_t task_begin, int64_t task_end, void* scratch,
                        int64_t* status);
 using ScratchFn = int64_t (*)(const int64_t* symbols);

@@ -75,10 +75,8 @@ public:
                 const Point::Scope scope = point_.save();
                 LExpr rest = task;
                 const LExpr x0 = b_.let("x0", next_digit("column_tile", rest, column_tiles) * point_.sym(tile_columns_));
-                // As evenly as the rows allow.
                 const LExpr row_tile = next_digit("row_tile", rest, row_tiles);
-                const auto row = [&](LExpr i) { return loop::floordiv(i * point_.sym(height_), point_.sym(row_tiles)); };
-                const LExpr y0 = b_.let("y0", row(row_tile)), y1 = b_.let("y1", row(row_tile + 1));
+                const LExpr y0 = b_.let("y0", share(row_tile, height_, row_tiles)), y1 = b_.let("y1", share(row_tile + 1, height_, row_tiles));
                 decode(w_.batch, rest);
                 const LExpr x1 = b_.let("x1", loop::min(x0 + point_.sym(tile_columns_), point_.sym(width_)));
                 panel_ = panel_base(weights_, b_.i64(0), b_.i64(0));
